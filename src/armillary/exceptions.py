@@ -1,0 +1,31 @@
+"""Errors and warnings. Each sentence says who, the rule, what came, and the way out.
+
+The classes inherit from the built-in ones that scikit-learn's users already catch.
+"""
+
+from __future__ import annotations
+
+
+class ArmillaryError(Exception):
+    """Base of every error raised by Armillary."""
+
+
+class InputError(ArmillaryError, ValueError):
+    """The rows, weights or labels given cannot be used."""
+
+
+class ParameterError(ArmillaryError, ValueError):
+    """A parameter is outside its range."""
+
+
+class ArchiveError(ArmillaryError, ValueError):
+    """A saved model cannot be read, or a model cannot be saved."""
+
+
+class MissingExtraError(ArmillaryError, ImportError):
+    """An optional library is asked for but not installed."""
+
+    @classmethod
+    def of(cls, what: str, library: str, extra: str) -> MissingExtraError:
+        """Wording for a missing library, e.g. `of("verbose=1", "rich", "progress")`."""
+        return cls(f"{what} needs {library}, which is not installed. Run: pip install 'armillary[{extra}]'")
