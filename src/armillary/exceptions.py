@@ -14,6 +14,10 @@ class InputError(ArmillaryError, ValueError):
     """The rows, weights or labels given cannot be used."""
 
 
+class InputTypeError(InputError, TypeError):
+    """The values given are of a type that holds no real numbers."""
+
+
 class ParameterError(ArmillaryError, ValueError):
     """A parameter is outside its range."""
 

@@ -1,0 +1,1 @@
+"""One pass over the rows, one loop over the passes; no model is named here."""

@@ -1,0 +1,1 @@
+"""Score, choose, accumulate: the work on N rows, written once per device."""

@@ -1,0 +1,1 @@
+"""CPU kernels: the only home of numba."""

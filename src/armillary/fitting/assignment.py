@@ -1,0 +1,121 @@
+"""Hard labels as an opaque value carried by the loop, with what makes the next sweep cheap.
+
+`sweep` gives the statistics of the arg max under new directions. The plain algorithm scores every row. The bounded
+one keeps two angles per row (Hamerly 2010, with angles on the sphere for distances), scores only rows whose
+nearest direction may have changed, and sums again only clusters that gained or lost a row. Labels and sums
+have the same bits either way: a cluster with the same rows has the same sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary._typing import Float64Array
+from armillary.fitting.passes import Moves, Passes
+from armillary.kernels.contract import AffineRule, AngleBounds
+from armillary.statistics.directional import DirectionalStatistics
+
+# Where most clusters change, one sweep that sums while rows are in cache beats a second one over few clusters.
+_MOST_CLUSTERS = 0.5
+# Padding of an angle turned, larger than the rounding of the float32 bounds it is added to.
+_ANGLE_PAD = 5e-7
+
+
+class HardAssignment:
+    """Labels of n rows among K clusters."""
+
+    def __init__(self, n_rows: int, *, is_bounded: bool) -> None:
+        self._labels = np.full(n_rows, -1, dtype=np.int32)
+        self._is_bounded = is_bounded
+        self._own = np.full(n_rows if is_bounded else 0, np.inf, dtype=np.float32)
+        self._other = np.zeros(n_rows if is_bounded else 0, dtype=np.float32)
+        self._directions: Float64Array | None = None
+        self._statistics: DirectionalStatistics | None = None
+        self._n_changed_clusters = 0
+
+    @property
+    def labels(self) -> npt.NDArray[np.int32]:
+        """The labels (n,); -1 before the first sweep."""
+        return self._labels
+
+    def sweep(self, passes: Passes, directions: Float64Array) -> tuple[Moves, DirectionalStatistics]:
+        """Label every row by its nearest direction (K, D); return what moved, and the new sums."""
+        rule = AffineRule.cosines(directions)
+        if not self._is_bounded:
+            moves, statistics = passes.assign_and_sum(rule, self._labels)
+        else:
+            moves, statistics = self._bounded_sweep(passes, rule)
+        self._statistics = statistics
+        return moves, statistics
+
+    def _bounded_sweep(self, passes: Passes, rule: AffineRule) -> tuple[Moves, DirectionalStatistics]:
+        turned = self._turned(rule.vectors)
+        order = np.argsort(turned)
+        widest = int(order[-1])
+        largest = turned[widest]
+        second_largest = turned[order[-2]] if len(turned) > 1 else np.float32(0.0)
+
+        def bounds(part: slice) -> AngleBounds:
+            return AngleBounds(self._own[part], self._other[part], turned, largest, second_largest, widest)
+
+        if self._statistics is None or self._n_changed_clusters > _MOST_CLUSTERS * len(turned):
+            moves, statistics = passes.assign_and_sum(rule, self._labels, bounds)
+        else:
+            moves = passes.assign(rule, self._labels, bounds)
+            statistics = self._sum_again(passes, moves.changed > 0, self._statistics)
+        self._directions = rule.vectors
+        self._n_changed_clusters = int(np.count_nonzero(moves.changed))
+        return moves, statistics
+
+    def _turned(self, directions: Float64Array) -> npt.NDArray[np.float32]:
+        """Padded angles (K,) by which directions turned since the last sweep; exactly 0 where they did not."""
+        if self._directions is None:
+            return np.zeros(len(directions), dtype=np.float32)
+        chord = directions - self._directions
+        half = np.minimum(1.0, 0.5 * np.sqrt(np.vecdot(chord, chord)))
+        angle = 2.0 * np.arcsin(half)
+        return np.where(angle > 0.0, angle * (1.0 + 1e-6) + _ANGLE_PAD, 0.0).astype(np.float32)
+
+    def _sum_again(
+        self, passes: Passes, is_stale: npt.NDArray[np.bool_], before: DirectionalStatistics
+    ) -> DirectionalStatistics:
+        if not is_stale.any():
+            return before
+        fresh = passes.sums(self._labels, len(is_stale), is_stale)
+        return DirectionalStatistics(
+            np.where(is_stale, fresh.counts, before.counts),
+            np.where(is_stale[:, None], fresh.resultants, before.resultants),
+        )
+
+    def fill_empty(self, passes: Passes, directions: Float64Array) -> DirectionalStatistics:
+        """Give each empty cluster the row that is farthest from its own direction; return the new sums.
+
+        A row is taken only from a cluster with more than one row, so the objective does not fall (vmf_mixtures.md, 3).
+        Where there are too few such rows, clusters stay empty.
+        """
+        assert self._statistics is not None, "fill_empty follows a sweep"
+        statistics = self._statistics
+        own = passes.own_scores(AffineRule.cosines(directions), self._labels)
+        counted: Any = slice(None)
+        if passes.points.weights is not None:
+            counted = np.flatnonzero(passes.points.weights)
+        sizes = np.bincount(self._labels[counted], minlength=len(directions))
+        candidates = np.arange(len(own))[counted]
+        candidates = iter(candidates[np.argsort(own[candidates], kind="stable")])
+        is_stale = np.zeros(len(directions), dtype=np.bool_)
+        for empty in np.flatnonzero(sizes == 0):
+            row = next((row for row in candidates if sizes[self._labels[row]] > 1), None)
+            if row is None:
+                break
+            giver = self._labels[row]
+            sizes[giver] -= 1
+            sizes[empty] = 1
+            self._labels[row] = empty
+            is_stale[[giver, empty]] = True
+            if self._is_bounded:
+                self._own[row] = np.inf
+        self._statistics = self._sum_again(passes, is_stale, statistics)
+        return self._statistics

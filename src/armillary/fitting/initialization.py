@@ -1,0 +1,97 @@
+"""Where directions start: k-means++ by angle, distinct rows at random, or directions given."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary._typing import Float64Array, FloatArray
+from armillary.fitting.passes import Passes
+from armillary.kernels.contract import AffineRule
+from armillary.points import Points
+
+
+def random_rows(points: Points, n_clusters: int, generator: np.random.Generator) -> Float64Array:
+    """Distinct rows (K, D), each drawn with the probability of its weight."""
+    return points.rows(_draw_distinct(points, n_clusters, generator))
+
+
+def _draw_distinct(points: Points, n_wanted: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    if points.weights is None:
+        return generator.choice(points.n_rows, n_wanted, replace=False)
+    n_positive = np.count_nonzero(points.weights)
+    if n_positive >= n_wanted:
+        return generator.choice(points.n_rows, n_wanted, replace=False, p=points.weights / points.total_weight)
+    # fewer rows that count than clusters: take them all, then rows of weight 0 so that every cluster has a start
+    order = np.argsort(-points.weights, kind="stable")
+    return order[:n_wanted]
+
+
+def plus_plus(passes: Passes, n_clusters: int, generator: np.random.Generator) -> Float64Array:
+    """k-means++ (Arthur and Vassilvitskii 2007) on the sphere, greedy: directions (K, D).
+
+    |x - c|^2 = 2 (1 - x.c), so a row is drawn with probability proportional to its weight times 1 - cos to the
+    nearest direction so far. The best of 2 + floor(log K) draws is kept, by the sum that remains.
+    """
+    points = passes.points
+    n_trials = 2 + int(math.log(n_clusters))
+    nearest = np.full(points.n_rows, 2.0, dtype=np.float32)  # 1 - cos to the nearest direction
+    chosen = [_draw(points, None, 1, generator)[0]]
+    _take(passes, chosen[0], nearest)
+    while len(chosen) < n_clusters:
+        candidates = _draw(points, nearest, n_trials, generator)
+        if candidates.size == 0:  # every row sits on a chosen direction
+            chosen.extend(_draw(points, None, n_clusters - len(chosen), generator))
+            break
+        best = candidates[int(np.argmin(_remaining(passes, candidates, nearest)))]
+        _take(passes, best, nearest)
+        chosen.append(best)
+    return points.rows(chosen)
+
+
+def _draw(
+    points: Points, nearest: FloatArray | None, n_draws: int, generator: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """Rows drawn by weight times `nearest`; none where all of that is 0."""
+    mass = np.ones(points.n_rows) if nearest is None else nearest.astype(np.float64)
+    if points.weights is not None:
+        mass *= points.weights
+    cumulative = np.cumsum(mass, out=mass)
+    uniforms = generator.random(n_draws)
+    if cumulative[-1] <= 0.0:
+        return np.empty(0, dtype=np.int64)
+    found = np.searchsorted(cumulative, uniforms * cumulative[-1], side="right")
+    # a uniform next to 1 can round up to the total; the last row that has mass takes it
+    return np.minimum(found, np.searchsorted(cumulative, cumulative[-1], side="left"))
+
+
+def _distances(cosines: FloatArray) -> FloatArray:
+    """1 - cos, 0 for equal directions: rounding must not make a row seem apart from itself."""
+    distances = 1.0 - cosines
+    distances[distances < 4.0 * np.finfo(np.float32).eps] = 0.0
+    return distances
+
+
+def _remaining(passes: Passes, candidates: npt.NDArray[np.int64], nearest: FloatArray) -> Float64Array:
+    """What is left of the sum of `nearest` if each candidate were taken (n_candidates,)."""
+    weights = passes.points.weights
+
+    def left(cosines: FloatArray, part: slice) -> Float64Array:
+        distances = np.minimum(_distances(cosines), nearest[part, None])
+        if weights is None:
+            return np.asarray(distances.sum(axis=0, dtype=np.float64))
+        return np.asarray(weights[part] @ distances)
+
+    rule = AffineRule.cosines(passes.points.rows(candidates))
+    return np.sum(passes.map_scores(rule, left), axis=0)
+
+
+def _take(passes: Passes, row: int, nearest: FloatArray) -> None:
+    """Lower `nearest` to the distances from the row now taken."""
+
+    def lower(cosines: FloatArray, part: slice) -> None:
+        np.minimum(nearest[part], _distances(cosines)[:, 0], out=nearest[part])
+
+    passes.map_scores(AffineRule.cosines(passes.points.rows([row])), lower)

@@ -1,0 +1,78 @@
+"""The one loop: initial state, steps until stopped, restarts, the best run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from armillary.fitting.events import Emitter
+from armillary.fitting.stopping import RelativeGain
+
+S_co = TypeVar("S_co", covariant=True)
+S = TypeVar("S")
+
+
+class Chain(Protocol[S_co]):
+    """One run of a model from its start: what the loop can ask for."""
+
+    @property
+    def state(self) -> S_co:
+        """The state after the last step."""
+
+    @property
+    def n_clusters(self) -> int:
+        """Clusters in the present state."""
+
+    def step(self) -> tuple[float, bool]:
+        """Do one step; return the objective, which must not fall, and whether nothing changed any more."""
+
+
+@dataclass(frozen=True)
+class Run(Generic[S]):
+    """The outcome of one chain."""
+
+    chain: Chain[S]
+    objective: float
+    n_steps: int
+    is_converged: bool
+
+
+def run_chain(chain: Chain[S], *, max_steps: int, stopping: RelativeGain, emitter: Emitter, restart: int) -> Run[S]:
+    """Step until nothing changes, the gain is small, or the steps are used up."""
+    objective = -math.inf
+    for step in range(1, max_steps + 1):
+        before = objective
+        objective, is_still = chain.step()
+        gain = stopping.gain(before, objective)
+        emitter.step(
+            restart=restart,
+            step=step,
+            n_clusters=chain.n_clusters,
+            objective=objective,
+            change=gain if math.isfinite(gain) else None,
+        )
+        if is_still or stopping.is_met(gain):
+            return Run(chain, objective, step, True)
+    return Run(chain, objective, max_steps, False)
+
+
+def best_run(
+    start: Callable[[int], Chain[S]],
+    *,
+    n_restarts: int,
+    max_steps: int,
+    stopping: RelativeGain,
+    emitter: Emitter,
+) -> Run[S]:
+    """The run with the highest objective among `start(1) ... start(n_restarts)`; the first of equals."""
+    best, best_restart = None, 0
+    for restart in range(1, n_restarts + 1):
+        chain = start(restart)
+        run = run_chain(chain, max_steps=max_steps, stopping=stopping, emitter=emitter, restart=restart)
+        if best is None or run.objective > best.objective:
+            best, best_restart = run, restart
+    assert best is not None, "n_restarts is at least 1"
+    emitter.keep(restart=best_restart, step=best.n_steps, n_clusters=best.chain.n_clusters, objective=best.objective)
+    return best

@@ -1,0 +1,286 @@
+"""One pass over the points: chunk, score, choose, accumulate.
+
+Dense rows go lane by lane (see points.lane_plan); each lane has partial sums of its own, added in lane order. CSR rows
+are labelled lane by lane too, but a K x D partial sum per lane would cost more than the rows: there each cluster is
+summed by one thread, in row order. Either way the bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary._typing import Float64Array, FloatArray
+from armillary.fitting.workers import Workers
+from armillary.kernels.contract import AffineRule, AngleBounds, Kernels
+from armillary.points import Block, Points
+from armillary.statistics.directional import DirectionalStatistics
+
+Labels = npt.NDArray[np.int32]
+T = TypeVar("T")
+
+# Rows per BLAS product: 384 to 1,536 measured alike, and no slower than one product of all rows.
+_BLOCK_ROWS = 1024
+# Dense rows up to this wide are taken a lane at a time: the loops tile them themselves.
+_NARROW = 16
+# Sparse soft sums: non-zeros a lane must have for each column, so that adding up lanes stays cheap.
+_NONZEROS_PER_COLUMN = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """What an assignment changed."""
+
+    n_changed: int
+    changed: npt.NDArray[np.int64]  # (K,) rows that left or entered each cluster
+
+
+class Passes:
+    """Passes over one set of points with one device's kernels."""
+
+    def __init__(self, points: Points, kernels: Kernels, workers: Workers) -> None:
+        self.points = points
+        self._kernels = kernels
+        self._workers = workers
+
+    # ------------------------------------------------------------------------------------------ arg max
+
+    def assign(self, rule: AffineRule, labels: Labels, bounds: Callable[[slice], AngleBounds] | None = None) -> Moves:
+        """Write the best cluster of each row over `labels` (n,).
+
+        With `bounds`, which gives the angle bounds of a slice of rows, rows they settle are passed over.
+        """
+        return self._sweep(rule, labels, bounds, into=None)
+
+    def assign_and_sum(
+        self, rule: AffineRule, labels: Labels, bounds: Callable[[slice], AngleBounds] | None = None
+    ) -> tuple[Moves, DirectionalStatistics]:
+        """`assign`, then `sums`, reading dense rows only once."""
+        if self.points.is_sparse:
+            return self.assign(rule, labels, bounds), self.sums(labels, len(rule.vectors))
+        total = DirectionalStatistics.zero(*rule.vectors.shape)
+        return self._sweep(rule, labels, bounds, into=total), total
+
+    def _sweep(
+        self,
+        rule: AffineRule,
+        labels: Labels,
+        bounds: Callable[[slice], AngleBounds] | None,
+        into: DirectionalStatistics | None,
+    ) -> Moves:
+        """Assign every row and, unless `into` is None, add the rows to it by their new labels."""
+        n_clusters = len(rule.vectors)
+        prepared = self._kernels.prepare(rule)
+        all_clusters = np.ones(n_clusters, dtype=np.bool_)
+        n_changed = 0
+        changed = np.zeros(n_clusters, dtype=np.int64)
+
+        def task(lane: int) -> tuple[Moves, DirectionalStatistics | None]:
+            n_moved = 0
+            moved = np.zeros(n_clusters, dtype=np.int64)
+            partial = None if into is None else DirectionalStatistics.zero(*rule.vectors.shape)
+            for rows, part in self._blocks(lane):
+                if bounds is None:
+                    n_moved += self._kernels.assign_best(rows, prepared, labels[part], moved)
+                else:
+                    n_moved += self._kernels.assign_bounded(rows, prepared, labels[part], moved, bounds(part))
+                if partial is not None:
+                    self._add(rows, part, labels, all_clusters, partial)
+            return Moves(n_moved, moved), partial
+
+        def fold(result: tuple[Moves, DirectionalStatistics | None]) -> None:
+            nonlocal n_changed
+            moves, partial = result
+            n_changed += moves.n_changed
+            np.add(changed, moves.changed, out=changed)
+            if into is not None and partial is not None:
+                _add_into(into, partial)
+
+        self._workers.run(task, len(self.points.lanes), fold)
+        return Moves(n_changed, changed)
+
+    def sums(
+        self, labels: Labels, n_clusters: int, is_wanted: npt.NDArray[np.bool_] | None = None
+    ) -> DirectionalStatistics:
+        """Statistics of the labelled rows; clusters that are not wanted stay zero."""
+        wanted = np.ones(n_clusters, dtype=np.bool_) if is_wanted is None else is_wanted
+        total = DirectionalStatistics.zero(n_clusters, self.points.n_features)
+        if self.points.is_sparse:
+            everything = slice(0, self.points.n_rows)
+            rows = self.points.block(0, self.points.n_rows)
+            shares = _even_shares(np.bincount(labels, minlength=n_clusters), wanted, 2 * self._workers.n_threads)
+            self._workers.run(lambda share: self._add(rows, everything, labels, shares[share], total), len(shares))
+            return total
+
+        def task(lane: int) -> DirectionalStatistics:
+            partial = DirectionalStatistics.zero(n_clusters, self.points.n_features)
+            for rows, part in self._blocks(lane):
+                self._add(rows, part, labels, wanted, partial)
+            return partial
+
+        self._workers.run(task, len(self.points.lanes), lambda partial: _add_into(total, partial))
+        return total
+
+    # ------------------------------------------------------------------------------- draws and softmax
+
+    def draw(self, rule: AffineRule, key: tuple[int, int], labels: Labels) -> float:
+        """Write one draw per row over `labels`; return the evidence, the weighted sum of log sum exp score."""
+        prepared = self._kernels.prepare(rule)
+        evidence = 0.0
+
+        def task(lane: int) -> float:
+            return sum(
+                self._kernels.assign_draw(rows, prepared, self._weights(part), key, part.start, labels[part])
+                for rows, part in self._blocks(lane)
+            )
+
+        def fold(part: float) -> None:
+            nonlocal evidence
+            evidence += part
+
+        self._workers.run(task, len(self.points.lanes), fold)
+        return evidence
+
+    def soft_sums(self, rule: AffineRule) -> tuple[DirectionalStatistics, float]:
+        """Statistics with every row shared by responsibility, and the evidence."""
+        n_clusters, n_features = rule.vectors.shape
+        prepared = self._kernels.prepare(rule)
+        lanes = self._soft_lanes()
+        total = DirectionalStatistics.zero(n_clusters, n_features)
+        evidence = 0.0
+
+        def task(lane: int) -> tuple[DirectionalStatistics, float]:
+            # sparse kernels walk clusters for each column: there the partial sum is the transpose of a (D, K) array
+            resultants = (
+                np.zeros((n_features, n_clusters)).T if self.points.is_sparse else np.zeros((n_clusters, n_features))
+            )
+            partial = DirectionalStatistics(np.zeros(n_clusters), resultants)
+            part_evidence = 0.0
+            for rows, part in self._blocks_of(*lanes[lane]):
+                part_evidence += self._kernels.add_soft(
+                    rows, prepared, self._weights(part), partial.counts, partial.resultants
+                )
+            return partial, part_evidence
+
+        def fold(result: tuple[DirectionalStatistics, float]) -> None:
+            nonlocal evidence
+            _add_into(total, result[0])
+            evidence += result[1]
+
+        self._workers.run(task, len(lanes), fold)
+        return total, evidence
+
+    def responsibilities(self, rule: AffineRule) -> tuple[FloatArray, Float64Array]:
+        """Responsibilities (n, K) and log evidence of each row (n,)."""
+        prepared = self._kernels.prepare(rule)
+        table: FloatArray = np.empty((self.points.n_rows, len(rule.vectors)))
+        log_evidence = np.empty(self.points.n_rows)
+
+        def task(rows: Block, part: slice) -> None:
+            self._kernels.responsibilities(rows, prepared, table[part], log_evidence[part])
+
+        self.each_block(task)
+        return table, log_evidence
+
+    # ---------------------------------------------------------------------------------------------- scores
+
+    def scores(self, rule: AffineRule) -> FloatArray:
+        """Scores (n, K) in the dtype of the points."""
+        table: FloatArray = np.empty((self.points.n_rows, len(rule.vectors)), dtype=self.points.dtype)
+        prepared = self._kernels.prepare(rule)
+        self.each_block(lambda rows, part: self._kernels.scores(rows, prepared, table[part]))
+        return table
+
+    def own_scores(self, rule: AffineRule, labels: Labels) -> Float64Array:
+        """The score of each row with its own label (n,)."""
+        own = np.empty(self.points.n_rows)
+        prepared = self._kernels.prepare(rule)
+
+        def task(rows: Block, part: slice) -> None:
+            table = np.empty((part.stop - part.start, len(rule.vectors)))
+            self._kernels.scores(rows, prepared, table)
+            own[part] = np.take_along_axis(table, labels[part][:, None], axis=1)[:, 0]
+
+        self.each_block(task)
+        return own
+
+    def map_scores(self, rule: AffineRule, function: Callable[[FloatArray, slice], T]) -> list[T]:
+        """`function(scores, rows)` for every block of rows, in order: for what is not worth an (n, K) array."""
+        prepared = self._kernels.prepare(rule)
+
+        def task(lane: int) -> list[T]:
+            results = []
+            for rows, part in self._blocks(lane):
+                table = np.empty((part.stop - part.start, len(rule.vectors)), dtype=self.points.dtype)
+                self._kernels.scores(rows, prepared, table)
+                results.append(function(table, part))
+            return results
+
+        gathered: list[T] = []
+        self._workers.run(task, len(self.points.lanes), gathered.extend)
+        return gathered
+
+    def each_block(self, task: Callable[[Block, slice], Any]) -> None:
+        """Call `task` on every block of rows and its place; blocks run side by side."""
+
+        def run_lane(lane: int) -> None:
+            for rows, part in self._blocks(lane):
+                task(rows, part)
+
+        self._workers.run(run_lane, len(self.points.lanes))
+
+    # ---------------------------------------------------------------------------------------------- inside
+
+    def _blocks(self, lane: int) -> Iterator[tuple[Block, slice]]:
+        return self._blocks_of(*self.points.lanes[lane])
+
+    def _blocks_of(self, first: int, last: int) -> Iterator[tuple[Block, slice]]:
+        whole = self.points.is_sparse or (self.points.n_features <= _NARROW and self.points.is_unit)
+        step = last - first if whole else _BLOCK_ROWS
+        for start in range(first, last, step):
+            stop = min(start + step, last)
+            yield self.points.block(start, stop), slice(start, stop)
+
+    def _soft_lanes(self) -> list[tuple[int, int]]:
+        if not self.points.is_sparse:
+            return self.points.lanes
+        worth = int(self.points.matrix.nnz) // (_NONZEROS_PER_COLUMN * self.points.n_features)
+        n_lanes = min(max(2, worth), len(self.points.lanes))
+        edges = [lane * self.points.n_rows // n_lanes for lane in range(n_lanes + 1)]
+        return list(zip(edges[:-1], edges[1:], strict=True))
+
+    def _weights(self, part: slice) -> Float64Array | None:
+        return self.points.block_weights(part.start, part.stop)
+
+    def _add(
+        self,
+        rows: Block,
+        part: slice,
+        labels: Labels,
+        is_wanted: npt.NDArray[np.bool_],
+        into: DirectionalStatistics,
+    ) -> None:
+        self._kernels.add_rows(rows, self._weights(part), labels[part], is_wanted, into.counts, into.resultants)
+
+
+def _add_into(total: DirectionalStatistics, partial: DirectionalStatistics) -> None:
+    np.add(total.counts, partial.counts, out=total.counts)
+    np.add(total.resultants, partial.resultants, out=total.resultants)
+
+
+def _even_shares(
+    sizes: npt.NDArray[np.int64], is_wanted: npt.NDArray[np.bool_], n_shares: int
+) -> list[npt.NDArray[np.bool_]]:
+    """Wanted clusters dealt to masks of about equal size, the largest cluster first."""
+    shares = np.zeros((n_shares, len(sizes)), dtype=np.bool_)
+    load = np.zeros(n_shares, dtype=np.int64)
+    for cluster in np.argsort(-sizes, kind="stable"):
+        if is_wanted[cluster] and sizes[cluster] > 0:
+            lightest = int(np.argmin(load))
+            shares[lightest, cluster] = True
+            load[lightest] += sizes[cluster]
+    return [share for share in shares if share.any()]

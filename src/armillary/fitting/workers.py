@@ -1,0 +1,105 @@
+"""Threads that run blocks side by side, each with one BLAS thread of its own.
+
+Work is cut by the data, never by the number of threads, and results are taken in order: one thread and many give
+equal bits.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import cache
+from itertools import count
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from armillary.validation import check_integer
+
+T = TypeVar("T")
+
+
+def thread_count(n_threads: int | None, who: str) -> int:
+    """None means every core this process may run on."""
+    if n_threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return check_integer(n_threads, "n_threads", who, low=1, hint="None takes every core.")
+
+
+@cache
+def _blas() -> Any:
+    # finding the loaded BLAS libraries takes about a millisecond: once per process
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+class Workers:
+    """A pool of `n_threads` threads, the calling one included. A context manager."""
+
+    def __init__(self, n_threads: int) -> None:
+        self.n_threads = n_threads
+        self._pool: ThreadPoolExecutor | None = None
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._cleanup.enter_context(_blas().limit(limits=1))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    def run(self, task: Callable[[int], T], n_tasks: int, fold: Callable[[T], object] | None = None) -> None:
+        """Call `task(0) ... task(n_tasks - 1)`, and `fold` on their results in that order.
+
+        `fold` runs in one thread at a time. After an exception no new task starts, and it is raised here.
+        """
+        numbers = count()
+        folds = _InOrder(fold) if fold is not None else None
+        failed = threading.Event()
+
+        def work() -> None:
+            try:
+                while (number := next(numbers)) < n_tasks and not failed.is_set():
+                    result = task(number)
+                    if folds is not None:
+                        folds.put(number, result)
+            except BaseException:
+                failed.set()
+                raise
+
+        helpers = min(self.n_threads, n_tasks) - 1
+        futures = [self._submit(work) for _ in range(helpers)]
+        try:
+            work()
+        finally:
+            for future in futures:
+                future.exception()  # wait for all before anything is raised
+        for future in futures:
+            future.result()
+
+    def _submit(self, work: Callable[[], None]) -> Future[None]:
+        if self._pool is None:  # one row to predict needs no threads
+            self._pool = self._cleanup.enter_context(ThreadPoolExecutor(self.n_threads - 1, "armillary"))
+        return self._pool.submit(work)
+
+
+class _InOrder(Generic[T]):
+    """Applies a function to numbered results in their order, whatever order they come in."""
+
+    def __init__(self, apply: Callable[[T], object]) -> None:
+        self._apply = apply
+        self._waiting: dict[int, T] = {}
+        self._next = 0
+        self._lock = threading.Lock()
+
+    def put(self, number: int, result: T) -> None:
+        with self._lock:
+            self._waiting[number] = result
+            while self._next in self._waiting:
+                self._apply(self._waiting.pop(self._next))
+                self._next += 1

@@ -1,0 +1,247 @@
+"""The kernel contract on the CPU: NumPy's BLAS for products of wide rows, compiled loops for the rest.
+
+Everything here works on one block and releases the interpreter lock while it computes, so `fitting/workers.py` can
+run blocks side by side. BLAS must be held to one thread per worker for that (workers does).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary._typing import Float64Array, FloatArray
+from armillary.kernels.contract import FLOAT32_SLOPE_LIMIT, AffineRule, AngleBounds
+from armillary.kernels.cpu import bounds as bound_kernels
+from armillary.kernels.cpu import choose, dense, sparse
+from armillary.points import Block, SparseBlock
+
+# Up to this many columns the compiled tile loop beats BLAS (see benchmarks/kernels.py).
+SMALL_DIMENSION = 16
+# 2^-24: half a unit in the last place of a float32.
+_HALF_ULP = 2.0**-24
+# Rows count as unit within this (validation.UNIT_TOLERANCE of float32), which widens bounds on angles.
+_NORM_DOUBT = 2.5e-6
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRule:
+    """An affine rule in the layouts the loops want, with the doubt of float32 scores."""
+
+    vectors: Float64Array  # (K, D)
+    offsets: Float64Array  # (K,)
+    vectors32: npt.NDArray[np.float32]  # (K, D)
+    matrix32: npt.NDArray[np.float32]  # (D, K)
+    offsets32: npt.NDArray[np.float32]  # (K,)
+    margin_constant: float
+    margin_per_term: float
+    longest: float
+
+    def margin(self, n_terms: int) -> np.float32:
+        """Twice the error bound of a float32 score with `n_terms` products, in any order of summation."""
+        return np.float32(self.margin_constant + n_terms * self.margin_per_term)
+
+    @cached_property
+    def matrix(self) -> Float64Array:
+        """The (D, K) transpose of the vectors."""
+        return np.ascontiguousarray(self.vectors.T)
+
+
+def prepare(rule: AffineRule) -> PreparedRule:
+    """Cast and transpose once per pass."""
+    vectors = np.ascontiguousarray(rule.vectors, dtype=np.float64)
+    offsets = np.ascontiguousarray(rule.offsets, dtype=np.float64)
+    longest = float(np.sqrt(np.vecdot(vectors, vectors).max()))
+    vectors32 = vectors.astype(np.float32)
+    # |error| <= (n + 2) u |x| |v| for the products and the casts of both factors, 2 u |b| for the offset
+    return PreparedRule(
+        vectors,
+        offsets,
+        vectors32,
+        np.ascontiguousarray(vectors32.T),
+        offsets.astype(np.float32),
+        margin_constant=2.0 * _HALF_ULP * (4.0 * longest + 3.0 * float(np.abs(offsets).max())),
+        margin_per_term=2.0 * _HALF_ULP * longest,
+        longest=longest,
+    )
+
+
+def scores(rows: Block, rule: PreparedRule, out: FloatArray) -> None:
+    """Fill `out` (n, K) with scores, computed in the dtype of `out`."""
+    if isinstance(rows, SparseBlock):
+        sparse.scores(*rows[:3], rule.matrix.astype(out.dtype, copy=False), rule.offsets, out)
+    elif rows.shape[1] <= SMALL_DIMENSION:
+        dense.small(rows.shape[1]).scores(rows, rule.vectors, rule.offsets, out)
+    else:
+        matrix = rule.matrix32 if out.dtype == np.float32 else rule.matrix
+        np.matmul(rows.astype(out.dtype, copy=False), matrix, out=out)
+        _add_offsets(out, rule)
+
+
+def _add_offsets(out: FloatArray, rule: PreparedRule) -> None:
+    if rule.offsets.any():
+        choose.add_offsets(out, rule.offsets.astype(out.dtype))
+
+
+def assign_best(rows: Block, rule: PreparedRule, labels: npt.NDArray[np.int32], changed: npt.NDArray[np.int64]) -> int:
+    """Write the arg max over `labels`; return how many rows changed."""
+    if not isinstance(rows, SparseBlock) and rows.shape[1] <= SMALL_DIMENSION:
+        return int(
+            dense.small(rows.shape[1]).assign_best(
+                rows,
+                rule.vectors32,
+                rule.offsets32,
+                rule.margin(rows.shape[1]),
+                rule.vectors,
+                rule.offsets,
+                labels,
+                changed,
+            )
+        )
+    return _assign_listed(rows, rule, None, labels, changed, None)
+
+
+def assign_bounded(
+    rows: Block,
+    rule: PreparedRule,
+    labels: npt.NDArray[np.int32],
+    changed: npt.NDArray[np.int64],
+    angles: AngleBounds,
+) -> int:
+    """`assign_best` that looks only at rows whose bounds leave room for a change; bounds are updated."""
+    active = np.empty(len(labels), np.int64)
+    n_active = bound_kernels.loosen(
+        labels,
+        angles.own,
+        angles.other,
+        angles.turned,
+        angles.largest,
+        angles.second_largest,
+        angles.widest,
+        active,
+    )
+    if n_active == 0:
+        return 0
+    return _assign_listed(rows, rule, active[:n_active], labels, changed, angles)
+
+
+def _assign_listed(
+    rows: Block,
+    rule: PreparedRule,
+    numbers: npt.NDArray[np.int64] | None,
+    labels: npt.NDArray[np.int32],
+    changed: npt.NDArray[np.int64],
+    angles: AngleBounds | None,
+) -> int:
+    own, other = (None, None) if angles is None else (angles.own, angles.other)
+    if isinstance(rows, SparseBlock):
+        return int(
+            sparse.assign_best(
+                *rows[:3],
+                numbers,
+                rule.matrix32,
+                rule.offsets32,
+                (rule.margin_constant, rule.margin_per_term),
+                rule.vectors,
+                rule.offsets,
+                labels,
+                changed,
+                own,
+                other,
+                _NORM_DOUBT,
+            )
+        )
+    if numbers is not None and len(numbers) < len(rows):
+        listed = np.empty((len(numbers), rows.shape[1]), np.float32)
+        bound_kernels.gather(rows, numbers, listed)
+    else:
+        numbers = None
+        listed = rows.astype(np.float32, copy=False)
+    block = np.matmul(listed, rule.matrix32)
+    _add_offsets(block, rule)
+    margin = rule.margin(rows.shape[1])
+    return int(
+        choose.choose_best(
+            block,
+            margin,
+            rows,
+            rule.vectors,
+            rule.offsets,
+            numbers,
+            labels,
+            changed,
+            own,
+            other,
+            float(margin) + _NORM_DOUBT,
+        )
+    )
+
+
+def assign_draw(
+    rows: Block,
+    rule: PreparedRule,
+    weights: Float64Array | None,
+    key: tuple[int, int],
+    first_row: int,
+    labels: npt.NDArray[np.int32],
+) -> float:
+    """Write one draw per row over `labels`; return the weighted evidence."""
+    if isinstance(rows, SparseBlock):
+        return float(sparse.assign_draw(*rows[:3], rule.matrix, rule.offsets, weights, *key, first_row, labels))
+    return float(choose.choose_draw(_soft_scores(rows, rule), weights, *key, first_row, labels))
+
+
+def responsibilities(rows: Block, rule: PreparedRule, out: FloatArray, log_evidence: Float64Array) -> None:
+    """Fill `out` (n, K) and `log_evidence` (n,)."""
+    if isinstance(rows, SparseBlock):
+        sparse.responsibilities(*rows[:3], rule.matrix, rule.offsets, out, log_evidence)
+    else:
+        choose.softmax_rows(_soft_scores(rows, rule), out, log_evidence)
+
+
+def _soft_scores(rows: FloatArray, rule: PreparedRule) -> FloatArray:
+    """Scores for a softmax: float64, or float32 where rows and slopes allow it."""
+    in_float32 = rows.dtype == np.float32 and rows.shape[1] > SMALL_DIMENSION and rule.longest < FLOAT32_SLOPE_LIMIT
+    out: FloatArray = np.empty((len(rows), len(rule.vectors)), np.float32 if in_float32 else np.float64)
+    scores(rows, rule, out)
+    return out
+
+
+def add_rows(
+    rows: Block,
+    weights: Float64Array | None,
+    labels: npt.NDArray[np.int32],
+    is_wanted: npt.NDArray[np.bool_],
+    counts: Float64Array,
+    resultants: Float64Array,
+) -> None:
+    """Add each row to the sums of its label, where that is wanted."""
+    if isinstance(rows, SparseBlock):
+        sparse.add_rows(*rows[:3], weights, labels, is_wanted, counts, resultants)
+    elif rows.shape[1] <= SMALL_DIMENSION:
+        dense.small(rows.shape[1]).add_rows(rows, weights, labels, is_wanted, counts, resultants)
+    else:
+        dense.add_rows(rows, weights, labels, is_wanted, counts, resultants)
+
+
+def add_soft(
+    rows: Block,
+    rule: PreparedRule,
+    weights: Float64Array | None,
+    counts: Float64Array,
+    resultants: Float64Array,
+) -> float:
+    """Add each row to every cluster by its responsibility; return the weighted evidence."""
+    if isinstance(rows, SparseBlock):
+        return float(sparse.add_soft(*rows[:3], rule.matrix, rule.offsets, weights, counts, resultants.T))
+    if rows.shape[1] <= SMALL_DIMENSION:
+        soft = dense.small(rows.shape[1]).add_soft
+        return float(soft(rows, rule.vectors, rule.offsets, weights, counts, resultants))
+    block = np.empty((len(rows), len(rule.vectors)))
+    log_evidence = np.empty(len(rows))
+    choose.softmax_rows(_soft_scores(rows, rule), block, log_evidence)
+    evidence = float(choose.weigh(weights, block, log_evidence, counts))
+    resultants += np.matmul(block.T, rows.astype(np.float64, copy=False))
+    return evidence

@@ -1,0 +1,167 @@
+"""Choices from a block of scores (n, K): the best, a softmax, a draw. Used for BLAS-scored dense blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from armillary.kernels.cpu._jit import VECTOR_SUMS, kernel
+from armillary.kernels.cpu.exponential import exp_nonpositive
+from armillary.kernels.cpu.philox import uniform
+
+# Scores are finite, so a running maximum may be kept per vector lane.
+_FINITE = frozenset({"nnan", "nsz", "reassoc"})
+
+
+@kernel
+def exact_score(row, vector, offset):
+    """The float64 score, products added in column order: the arbiter of near ties."""
+    total = 0.0
+    for d in range(row.shape[0]):
+        total += np.float64(row[d]) * vector[d]
+    return total + offset
+
+
+@kernel
+def settle(row, vectors, offsets, scores, threshold):
+    """The arg max of the float64 scores among the clusters whose filter score reaches `threshold`."""
+    best = -np.inf
+    label = 0
+    for k in range(scores.shape[0]):
+        if scores[k] >= threshold:
+            score = exact_score(row, vectors[k], offsets[k])
+            if score > best:
+                best = score
+                label = k
+    return label
+
+
+@kernel(fastmath=_FINITE)
+def best_and_close(scores, margin):
+    """The largest score, its first index, and how many scores lie within `margin` of it."""
+    n_clusters = scores.shape[0]
+    top = scores[0]
+    for k in range(1, n_clusters):
+        top = scores[k] if scores[k] > top else top
+    first = n_clusters
+    n_close = 0
+    threshold = top - margin
+    for k in range(n_clusters):
+        first = min(first, k if scores[k] == top else n_clusters)
+        n_close += scores[k] >= threshold
+    return top, first, n_close
+
+
+@kernel
+def record(label, row, labels, changed):
+    """Write a label; count the clusters a moving row leaves and enters. Returns 1 if the row moved."""
+    before = labels[row]
+    if before == label:
+        return 0
+    labels[row] = label
+    changed[label] += 1
+    if before >= 0:
+        changed[before] += 1
+    return 1
+
+
+@kernel
+def add_offsets(scores, offsets):
+    """Scores in place: each row plus the offsets."""
+    for i in range(scores.shape[0]):
+        for k in range(scores.shape[1]):
+            scores[i, k] += offsets[k]
+
+
+@kernel
+def choose_best(scores, margin, rows, vectors, offsets, numbers, labels, changed, own, other, doubt):
+    """Arg max of each row of float32 `scores`; near ties are settled in float64.
+
+    Score r belongs to row `numbers[r]` of `rows` and `labels` (None: to row r). Where `own` and `other` are not None
+    they receive safe bounds on the angles to the best and to the second best direction.
+    """
+    n_changed = 0
+    for r in range(scores.shape[0]):
+        i = r if numbers is None else numbers[r]
+        top, label, n_close = best_and_close(scores[r], margin)
+        if n_close > 1:
+            label = settle(rows[i], vectors, offsets, scores[r], top - margin)
+        n_changed += record(label, i, labels, changed)
+        if own is not None:
+            own[i], other[i] = bound_angles(scores[r], label, doubt)
+    return n_changed
+
+
+@kernel
+def bound_angles(scores, label, doubt):
+    """The angle to `label` from above and to the nearest other direction from below; cosines are off by <= doubt."""
+    second = -2.0
+    for k in range(scores.shape[0]):
+        if k != label and scores[k] > second:
+            second = np.float64(scores[k])
+    own = np.arccos(min(1.0, max(-1.0, scores[label] - doubt)))
+    other = np.arccos(min(1.0, max(-1.0, second + doubt))) if second > -2.0 else np.inf
+    return own, other
+
+
+@kernel(fastmath=VECTOR_SUMS)
+def softmax_row(scores, out):
+    """Responsibilities of one row into `out`; returns log sum exp."""
+    n_clusters = scores.shape[0]
+    top = np.float64(scores[0])
+    for k in range(1, n_clusters):
+        top = max(top, np.float64(scores[k]))
+    total = 0.0
+    for k in range(n_clusters):
+        value = exp_nonpositive(np.float64(scores[k]) - top)
+        out[k] = value
+        total += value
+    for k in range(n_clusters):
+        out[k] /= total
+    return top + np.log(total)
+
+
+@kernel
+def softmax_rows(scores, out, log_evidence):
+    """`softmax_row` for a block."""
+    for i in range(scores.shape[0]):
+        log_evidence[i] = softmax_row(scores[i], out[i])
+
+
+@kernel
+def weigh(weights, responsibilities, log_evidence, counts):
+    """Weight the responsibilities in place and add them to `counts`; returns the weighted evidence."""
+    evidence = 0.0
+    for i in range(responsibilities.shape[0]):
+        weight = 1.0 if weights is None else weights[i]
+        evidence += weight * log_evidence[i]
+        for k in range(responsibilities.shape[1]):
+            responsibilities[i, k] *= weight
+            counts[k] += responsibilities[i, k]
+    return evidence
+
+
+@kernel
+def draw_label(responsibilities, u):
+    """The first cluster whose cumulative responsibility exceeds u."""
+    last = responsibilities.shape[0] - 1
+    total = 0.0
+    for k in range(last):
+        total += responsibilities[k]
+        if total > u:
+            return k
+    # rounding can leave the sum just below 1: the last cluster with any weight takes the rest
+    while last > 0 and responsibilities[last] == 0.0:
+        last -= 1
+    return last
+
+
+@kernel
+def choose_draw(scores, weights, key0, key1, first_row, labels):
+    """One draw per row of `scores`; returns the weighted evidence."""
+    evidence = 0.0
+    responsibilities = np.empty(scores.shape[1])
+    for i in range(scores.shape[0]):
+        log_evidence = softmax_row(scores[i], responsibilities)
+        labels[i] = draw_label(responsibilities, uniform(key0, key1, first_row + i))
+        evidence += log_evidence if weights is None else weights[i] * log_evidence
+    return evidence

@@ -1,0 +1,66 @@
+"""The thin scikit-learn shell that every model wears: gate, threads, observers, tags. No algorithm lives here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from armillary._typing import Callback
+from armillary.exceptions import InputError
+from armillary.fitting.events import observers
+from armillary.fitting.passes import Passes
+from armillary.fitting.progress import ProgressBar
+from armillary.fitting.workers import Workers, thread_count
+from armillary.kernels.select import kernels_for
+from armillary.points import Points, as_points
+from armillary.validation import check_integer
+
+
+class UnitVectorEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base of the models. Subclasses have the parameters `n_threads`, `verbose` and `callbacks`."""
+
+    @property
+    def _who(self) -> str:
+        return type(self).__name__
+
+    def _points(self, X: Any, sample_weight: Any = None, *, is_new: bool) -> Points:
+        """The gate. With `is_new=False`, X must have the features the model was fitted on."""
+        if not is_new:
+            check_is_fitted(self)
+        points = as_points(X, self._who, sample_weight)
+        if not is_new:
+            if points.n_features != self.n_features_in_:
+                raise InputError(
+                    f"X has {points.n_features} features, but {self._who} is expecting {self.n_features_in_} features "
+                    "as input, as in its fit. Give vectors of the same embedding."
+                )
+            validate_data(self, X, skip_check_array=True, reset=False)
+        return points
+
+    def _publish(self, X: Any, **fitted: Any) -> None:
+        """Set the fitted attributes, all at once, after everything that can fail."""
+        validate_data(self, X, skip_check_array=True, reset=True)
+        for name, value in fitted.items():
+            setattr(self, name, value)
+
+    @contextmanager
+    def _passes(self, points: Points) -> Iterator[Passes]:
+        """Passes over the points, with threads that end with the context."""
+        with Workers(thread_count(self.n_threads, self._who)) as workers:
+            yield Passes(points, kernels_for("cpu"), workers)
+
+    def _observers(self) -> tuple[Callback, ...]:
+        """The callbacks, and a progress bar if `verbose` asks for one."""
+        callbacks = observers(self.callbacks, self._who)
+        if check_integer(int(self.verbose), "verbose", self._who, low=0):
+            return (*callbacks, ProgressBar())
+        return callbacks
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,290 @@
+"""Save a fitted model to one file, and load it.
+
+The file is a safetensors file with a JSON header (see `schema`): arrays, numbers and words, never code. Loading
+runs nothing from the file and imports nothing that it names. The header carries a SHA-256 of the whole content, so
+a file loads as it was saved or is refused.
+
+Equal models give equal bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import inspect
+import json
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from armillary import __version__
+from armillary.exceptions import ArchiveError
+from armillary.persistence.schema import (
+    FORMAT,
+    MODELS,
+    OBSERVERS,
+    SCHEMA_VERSION,
+    Array,
+    Json,
+    check_fields,
+    class_named,
+    defaults_of,
+    fitted_attributes,
+    from_json,
+    to_json,
+)
+
+_METADATA_KEY = "armillary"
+_SAVE_AGAIN = "Save the model again, or fetch the file again from where it came."
+_UPGRADE = "Upgrade: pip install --upgrade armillary."
+
+
+def save(model: object, path: str | os.PathLike[str]) -> None:
+    """Save a fitted model to one file.
+
+    The file appears whole or not at all: it is written beside its place and then moved there, and what was there
+    before stays until that moment. `callbacks` are not saved, since they watch a fit and are not part of a model.
+
+    Parameters
+    ----------
+    model : a fitted estimator of Armillary
+    path : str or os.PathLike
+        An existing file is replaced. Any ending will do; ".safetensors" tells other tools what it is.
+
+    Raises
+    ------
+    ArchiveError
+        The model is not fitted or not one of Armillary's, or one of its parameters has no place in a file.
+    OSError
+        The file cannot be written.
+    """
+    header, tensors = _described(model)
+    _write(Path(os.fsdecode(path)), _packed(header, tensors))
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Load a model that `save` wrote.
+
+    It predicts with the same bits as the model that was saved, and goes on with `partial_fit` as that would have.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+
+    Returns
+    -------
+    model : a fitted estimator
+
+    Raises
+    ------
+    ArchiveError
+        The file is not a saved model, is damaged, or comes from a later release.
+    OSError
+        The file cannot be read, e.g. FileNotFoundError.
+    """
+    file = Path(os.fsdecode(path))
+    return _rebuilt(*_unpacked(file), file)
+
+
+# ------------------------------------------------------------------------------------- model <-> header, tensors
+
+
+def _described(model: Any) -> tuple[dict[str, Json], dict[str, Array]]:
+    """A fitted model as header and tensors."""
+    name = type(model).__name__
+    if name not in MODELS or type(model) is not class_named(name):
+        raise ArchiveError(
+            f"save takes a fitted model of one of the classes {', '.join(MODELS)}; got an object of type {name}. "
+            "Only these come back from a file as they were; a subclass would come back as its parent."
+        )
+    values = fitted_attributes(model)
+    if not values:
+        raise ArchiveError(f"save takes a fitted model; this {name} has no fitted attributes. Call fit first.")
+    check_fields(name, values, "this model", "Leave fitted attributes as fit made them; fit again.")
+    tensors: dict[str, Array] = {}
+    params: dict[str, Json] = {}
+    for parameter, default in defaults_of(type(model)).items():
+        if parameter in OBSERVERS:
+            continue
+        try:
+            params[parameter] = to_json(getattr(model, parameter), f"params/{parameter}", tensors)
+        except TypeError as error:
+            raise ArchiveError(
+                f"`{parameter}` of {name} must be made of numbers, strings, None and numeric arrays to be saved; got "
+                f"a value of type {error}. Replace it before saving, e.g. "
+                f"model.set_params({parameter}={None if default is inspect.Parameter.empty else default!r})."
+            ) from error
+    header: dict[str, Json] = {
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        "armillary_version": __version__,
+        "class": name,
+        "params": params,
+        "fields": {field: to_json(value, field, tensors) for field, value in values.items()},
+    }
+    return header, {path: _little_endian(tensor) for path, tensor in tensors.items()}
+
+
+def _rebuilt(header: dict[str, Any], tensors: dict[str, Array], file: Path) -> Any:
+    """The fitted model behind header and tensors; every name and value is checked against the schema."""
+    name, writer = header.get("class"), header.get("armillary_version")
+    if not isinstance(name, str) or name not in MODELS:
+        raise ArchiveError(
+            f"load knows the classes {', '.join(MODELS)}; '{file}' holds {name!r}, saved by armillary {writer}. "
+            f"{_UPGRADE}"
+        )
+    model_class = class_named(name)
+    defaults = {key: value for key, value in defaults_of(model_class).items() if key not in OBSERVERS}
+    params, fields = (_decoded(header.get(part), tensors, part, file) for part in ("params", "fields"))
+    for parameter in params:
+        if parameter not in defaults:
+            raise ArchiveError(
+                f"`{parameter}` is no parameter of {name} in armillary {__version__}; '{file}' has one, saved by "
+                f"armillary {writer}. {_UPGRADE}"
+            )
+    for parameter, default in defaults.items():
+        # one with a default may be younger than the file
+        if default is inspect.Parameter.empty and parameter not in params:
+            raise ArchiveError(f"{name} needs its parameter `{parameter}`; '{file}' has none. {_SAVE_AGAIN}")
+    # tensors that nothing refers to are unknown fields
+    check_fields(name, {**tensors, **fields}, f"'{file}'", _SAVE_AGAIN)
+    model = model_class(**params)
+    for field, value in fields.items():
+        setattr(model, field, np.array(value, dtype=object) if isinstance(value, list) else value)
+    return model
+
+
+def _decoded(part: Any, tensors: dict[str, Array], title: str, file: Path) -> dict[str, Any]:
+    """One of the two objects in the header with its values turned back; tensors used are taken out of `tensors`."""
+    try:
+        return {name: from_json(value, tensors) for name, value in part.items()}
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise ArchiveError(
+            f"load reads `{title}` as schema version {SCHEMA_VERSION} writes it; '{file}' has something else there. "
+            f"{_SAVE_AGAIN}"
+        ) from error
+
+
+def _little_endian(array: Array) -> Array:
+    """In C order and with the byte order of the file, so that memory and file hold the same bytes."""
+    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+
+
+# -------------------------------------------------------------------------------------- header, tensors <-> bytes
+
+
+def _packed(header: dict[str, Json], tensors: dict[str, Array]) -> bytes:
+    """The content of a file."""
+    text = _text({**header, "sha256": _digest(header, tensors)})
+    try:
+        return safetensors.numpy.save(tensors, {_METADATA_KEY: text})
+    except safetensors.SafetensorError as error:
+        raise ArchiveError(
+            f"A header may have at most 100 MB; the parameters and feature names of this model have {len(text):,} "
+            f"characters ({error}). Give long parameters as arrays, or fit without feature names."
+        ) from error
+
+
+def _unpacked(file: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Header and tensors of a file, equal to what was packed."""
+    with file.open("rb") as stream:
+        begins_like_safetensors = stream.read(9)[8:] == b"{"
+    try:
+        with safetensors.safe_open(file, framework="numpy") as archive:
+            # a large file from elsewhere is refused by its header, before its tensors are read
+            header = _header((archive.metadata() or {}).get(_METADATA_KEY, ""), file)
+            tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
+    except safetensors.SafetensorError as error:
+        if not begins_like_safetensors:
+            raise ArchiveError(
+                f"load reads files that armillary.save wrote; '{file}' is not a safetensors file. Check the path."
+            ) from error
+        raise ArchiveError(
+            f"load reads whole files; '{file}' is cut short or damaged ({error}). {_SAVE_AGAIN}"
+        ) from error
+    said = header.pop("sha256", None)
+    try:
+        is_intact = said == _digest(header, tensors)
+    except (ValueError, RecursionError):  # numbers or depths that `_text` never writes
+        is_intact = False
+    if not is_intact:
+        raise ArchiveError(
+            f"load compares a file with the SHA-256 in its header; '{file}' differs, so it was damaged or edited after "
+            f"it was saved. {_SAVE_AGAIN}"
+        )
+    return header, tensors
+
+
+def _header(text: str, file: Path) -> dict[str, Any]:
+    """The header of one of our files, of a version that we can read; its content is not checked yet."""
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ArchiveError(
+            f"load reads files that armillary.save wrote; '{file}' is a safetensors file without Armillary's header. "
+            "Check the path."
+        )
+    version = header.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise ArchiveError(
+            f"load reads schema version {SCHEMA_VERSION}; '{file}' has version {version!r}, saved by armillary "
+            f"{header.get('armillary_version')}. {_UPGRADE}"
+        )
+    return header
+
+
+def _digest(header: dict[str, Json], tensors: dict[str, Array]) -> str:
+    """SHA-256 of the header and of each tensor with its name, dtype and shape."""
+    digest = hashlib.sha256(_text(header).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype.name} {tensor.shape} ".encode())
+        digest.update(tensor.data)
+    return digest.hexdigest()
+
+
+def _text(header: dict[str, Json]) -> str:
+    """One text for one header: sorted, ASCII, floats with all their digits."""
+    return json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+# ------------------------------------------------------------------------------------------------------- the disk
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Put `content` at `path`, all of it or nothing: a crash at any moment leaves the old file or the new one."""
+    # through a symbolic link to its target, as open() would
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "No such directory", str(target.parent))
+    if target.exists() and not target.is_file():
+        # moving a file over a device or a pipe would remove it
+        raise ArchiveError(f"save writes a regular file; '{path}' is a directory or a device. Give a file's path.")
+    # open() gives the permissions that the user's umask asks for; tempfile would give 0600
+    temporary = target.with_name(f".armillary-{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if target.exists():
+            shutil.copymode(target, temporary)
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    # The rename itself is on disk once the directory is. Some file systems cannot do this; the file is there anyway.
+    with contextlib.suppress(OSError):
+        directory = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)

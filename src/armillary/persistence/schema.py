@@ -1,0 +1,216 @@
+"""What a saved model is: which attributes each class has, and how values are written.
+
+A model is the parameters of its constructor and its fitted attributes, the public names that end in "_". Private
+attributes are not saved: a model publishes whatever its next step needs. A later model is one more row of `MODELS`.
+
+Version 1 is a safetensors file whose metadata has one entry, "armillary", with this JSON object:
+
+    format             "armillary.model"
+    schema_version     1
+    armillary_version  of the writer; only messages use it
+    class              a key of `MODELS`
+    params             name -> value, as `to_json` writes it
+    fields             name -> value of each fitted attribute, likewise
+    sha256             of everything above and all tensors
+
+A fitted array is a tensor under its own name; an array in a parameter is a tensor named "params/...".
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary.exceptions import ArchiveError
+
+FORMAT = "armillary.model"
+SCHEMA_VERSION = 1
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+Array: TypeAlias = npt.NDArray[Any]
+
+# Parameters that watch a fit and take no part in the model. They are not saved, and load with their default.
+OBSERVERS = frozenset({"callbacks"})
+
+# What both NumPy and safetensors have, complex numbers aside.
+_TENSOR_DTYPES = frozenset(
+    {"bool", "float16", "float32", "float64"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One fitted attribute."""
+
+    name: str
+    kind: str  # "int", "float", "strings", or the dtype of an array, e.g. "float64"
+    shape: str = ""  # one letter per axis: K clusters, D features, N rows
+    is_required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSchema:
+    """One class: the module it lives in and its fitted attributes."""
+
+    home: str
+    fields: tuple[Field, ...]
+
+
+# Attributes that tell the length of an axis. An axis without one, N, is as long as in the first array that has it.
+_AXIS_TOLD_BY = {"n_clusters_": "K", "n_features_in_": "D"}
+
+# First in every model, so that K and D are known before the arrays are looked at.
+_EVERY_MODEL = (
+    Field("n_features_in_", "int"),
+    Field("feature_names_in_", "strings", "D", is_required=False),
+    Field("n_clusters_", "int"),
+    Field("labels_", "int32", "N"),
+)
+
+MODELS: dict[str, ModelSchema] = {
+    "SphericalKMeans": ModelSchema(
+        home="armillary.models.spherical_kmeans",
+        fields=(
+            *_EVERY_MODEL,
+            Field("cluster_centers_", "float64", "KD"),
+            Field("counts_", "float64", "K"),
+            Field("resultants_", "float64", "KD"),
+            Field("inertia_", "float"),
+            Field("objective_", "float"),
+            Field("n_iter_", "int"),
+            Field("n_steps_", "int", is_required=False),  # after partial_fit
+        ),
+    ),
+}
+
+
+def class_named(name: str) -> type[Any]:
+    """The class behind a key of `MODELS`. Only modules named in that table are imported, never one from a file."""
+    found: type[Any] = getattr(importlib.import_module(MODELS[name].home), name)
+    return found
+
+
+def defaults_of(model_class: type[Any]) -> dict[str, Any]:
+    """The parameters of a class and their defaults; `inspect.Parameter.empty` where there is none."""
+    return {name: parameter.default for name, parameter in inspect.signature(model_class).parameters.items()}
+
+
+# ------------------------------------------------------------------------------------------- fitted attributes
+
+
+def fitted_attributes(model: object) -> dict[str, Any]:
+    """The fitted attributes of a model as plain values: Python numbers, lists of strings, arrays."""
+    names = (name for name in vars(model) if name.endswith("_") and not name.startswith("_"))
+    return {name: _plain(getattr(model, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return value.tolist()
+    return value
+
+
+def check_fields(model: str, values: Mapping[str, Any], place: str, way_out: str) -> None:
+    """Refuse values that are not the fitted attributes of a model: unknown, missing, or of a wrong kind or shape.
+
+    `place` says where they were found: a file, or "this model".
+    """
+    fields = {field.name: field for field in MODELS[model].fields}
+    for name in values:
+        if name not in fields:
+            raise ArchiveError(f"`{name}` is no fitted attribute of {model}; {place} has one. {way_out}")
+    lengths: dict[str, int] = {}
+    for name, field in fields.items():
+        if name not in values:
+            if field.is_required:
+                raise ArchiveError(f"A fitted {model} must have `{name}`; {place} has none. {way_out}")
+            continue
+        value = values[name]
+        for axis, length in zip(field.shape, np.shape(value), strict=False):
+            lengths.setdefault(axis, length)
+        rule, got = _rule(field, lengths), _described(value)
+        if got != rule:
+            raise ArchiveError(f"`{name}` of {model} must be {rule}; {place} has {got}. {way_out}")
+        if name in _AXIS_TOLD_BY:
+            lengths[_AXIS_TOLD_BY[name]] = value
+
+
+def _rule(field: Field, lengths: Mapping[str, int]) -> str:
+    """What a field must be, in words."""
+    if not field.shape:
+        return f"one {field.kind}"
+    return f"{field.kind} of shape {tuple(lengths.get(axis, axis) for axis in field.shape)}"
+
+
+def _described(value: Any) -> str:
+    """What a value is, in the words of `_rule`."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype.name} of shape {value.shape}"
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return f"strings of shape {(len(value),)}"
+    return f"one {type(value).__name__}"
+
+
+# -------------------------------------------------------------------------------------------------- parameters
+
+
+def to_json(value: Any, path: str, tensors: dict[str, Array]) -> Json:
+    """A parameter's value as JSON that `from_json` turns back; its arrays go into `tensors` under `path`.
+
+    None, bool, int, finite float, str and list stand for themselves. JSON has no word for the others, so each is an
+    object with one key: {"float": "inf"}, {"tuple": [...]}, {"dict": {...}}, {"tensor": "params/init"}.
+
+    TypeError, with the name of the type, where a value has no place in a file.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if isinstance(value, list | tuple):
+        items = _listed(value, path, tensors)
+        return items if isinstance(value, list) else {"tuple": items}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {"dict": dict(zip(value, _listed(value.values(), path, tensors), strict=True))}
+    # not a masked array: its mask would be lost without a word
+    if type(value) in (np.ndarray, np.memmap) and value.dtype.name in _TENSOR_DTYPES:
+        tensors[path] = value
+        return {"tensor": path}
+    raise TypeError(type(value).__name__)
+
+
+def _listed(values: Iterable[Any], path: str, tensors: dict[str, Array]) -> list[Json]:
+    # tensors are numbered, so that no two inside a parameter can have the same name
+    return [to_json(value, f"{path}/{position}", tensors) for position, value in enumerate(values)]
+
+
+def from_json(value: Any, tensors: dict[str, Array]) -> Any:
+    """The inverse of `to_json`; takes the arrays it needs out of `tensors`.
+
+    AttributeError, LookupError, TypeError or ValueError where `value` is not something that `to_json` writes.
+    """
+    if isinstance(value, list):
+        return [from_json(item, tensors) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((tag, content),) = value.items()
+    match tag:
+        case "float":
+            return float(content)
+        case "tuple":
+            return tuple(from_json(item, tensors) for item in content)
+        case "dict":
+            return {key: from_json(item, tensors) for key, item in content.items()}
+        case "tensor":
+            return tensors.pop(content)
+    raise ValueError(tag)

@@ -1,0 +1,130 @@
+"""What a set of unit vectors is: dense, memory-mapped or CSR, with weights, given out in blocks of unit rows.
+
+Rows are normalised on entry. Arrays that are unit already are never copied. Arrays that are not are converted once,
+unless they are memory-mapped or larger than `CONVERT_AT_ONCE`: those stay where they are and each block is
+converted when it is asked for. Either way a block holds the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from armillary._typing import Float64Array, FloatArray
+from armillary.validation import as_matrix, check_sample_weight, computing_dtype, is_ready, row_blocks, unit_block
+from armillary.validation import unit_rows as _unit_rows
+
+# Bytes up to which a converted copy is kept rather than made anew in every pass.
+CONVERT_AT_ONCE = 1 << 28
+
+# Lanes are fixed row ranges whose sums are added in order: enough of them to keep threads busy, each long enough to
+# hide its K x D partial sum.
+_ROWS_PER_LANE = 2048
+_FEW_LANES = 32
+_ROWS_PER_LONG_LANE = 1 << 16
+_MANY_LANES = 256
+
+
+class SparseBlock(NamedTuple):
+    """Rows `indptr[i]:indptr[i+1]` of a CSR matrix with `n_features` columns."""
+
+    data: FloatArray
+    indices: npt.NDArray[np.integer[Any]]
+    indptr: npt.NDArray[np.integer[Any]]
+    n_features: int
+
+
+Block: TypeAlias = FloatArray | SparseBlock
+
+
+def lane_plan(n_rows: int) -> list[tuple[int, int]]:
+    """Row ranges that depend on the number of rows alone, never on threads."""
+    n_lanes = max(1, min(_FEW_LANES, n_rows // _ROWS_PER_LANE), min(_MANY_LANES, n_rows // _ROWS_PER_LONG_LANE))
+    edges = [lane * n_rows // n_lanes for lane in range(n_lanes + 1)]
+    return list(zip(edges[:-1], edges[1:], strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Unit rows (n, D) and their weights (n,) or None."""
+
+    matrix: Any  # ndarray or CSR, as it came or as converted
+    dtype: np.dtype[Any]  # of the blocks given out: float32 or float64
+    weights: Float64Array | None
+    is_unit: bool  # False: blocks are converted when asked for
+    who: str
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """How many columns."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether blocks are `SparseBlock`s."""
+        return not isinstance(self.matrix, np.ndarray)
+
+    @cached_property
+    def total_weight(self) -> float:
+        """The sum of the weights; the number of rows where there are none."""
+        return float(self.n_rows if self.weights is None else self.weights.sum())
+
+    @cached_property
+    def lanes(self) -> list[tuple[int, int]]:
+        """The fixed row ranges of a pass."""
+        return lane_plan(self.n_rows)
+
+    def block(self, start: int, stop: int) -> Block:
+        """Rows start..stop as unit rows: a view where that is possible."""
+        if self.is_sparse:
+            csr = self.matrix
+            return SparseBlock(csr.data, csr.indices, csr.indptr[start : stop + 1], self.n_features)
+        rows = self.matrix[start:stop]
+        return np.asarray(rows) if self.is_unit else unit_block(rows, start, self.who)
+
+    def block_weights(self, start: int, stop: int) -> Float64Array | None:
+        """The weights of rows start..stop."""
+        return None if self.weights is None else self.weights[start:stop]
+
+    def rows(self, numbers: npt.ArrayLike) -> Float64Array:
+        """Some rows (m, D), dense and float64."""
+        chosen = self.matrix[np.asarray(numbers)]
+        if self.is_sparse:
+            return np.asarray(chosen.toarray(), dtype=np.float64)
+        unit = chosen if self.is_unit else unit_block(chosen, 0, self.who)
+        return np.asarray(unit, dtype=np.float64)
+
+
+def as_points(X: Any, who: str, sample_weight: Any = None) -> Points:
+    """Check X and its weights; `who` (the estimator's name) appears in error sentences."""
+    if isinstance(X, Points):
+        return X
+    matrix = as_matrix(X, who)
+    weights = check_sample_weight(sample_weight, matrix.shape[0], who)
+    dtype = computing_dtype(matrix.dtype)
+    if isinstance(matrix, np.ndarray) and _stays_in_place(matrix, dtype):
+        is_unit = is_ready(matrix)
+        for start, stop in row_blocks(matrix.shape):
+            rows = matrix[start:stop]
+            is_unit &= np.shares_memory(unit_block(rows, start, who), rows)
+        return Points(matrix, dtype, weights, is_unit, who)
+    return Points(_unit_rows(matrix, who), dtype, weights, True, who)
+
+
+def _stays_in_place(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    return isinstance(array, np.memmap) or array.size * dtype.itemsize > CONVERT_AT_ONCE
+
+
+def unit_rows(X: Any, who: str) -> FloatArray | sp.csr_array | sp.csr_matrix:
+    """All rows at once, unit: for small sets and for callers outside the fitting loop."""
+    return _unit_rows(X, who)

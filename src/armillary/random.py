@@ -1,0 +1,58 @@
+"""Chance: one seed, named streams, counter keys. There is no global generator and no hidden default seed."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from armillary._typing import RandomState
+from armillary.exceptions import ParameterError
+
+_MASK_32 = 0xFFFFFFFF
+
+
+def generator(random_state: RandomState) -> np.random.Generator:
+    """A NumPy generator from what scikit-learn's users pass as `random_state`.
+
+    An int seeds a new generator, a `Generator` is used as it is, a `RandomState` lends its bit generator (both
+    then advance), and None takes fresh entropy from the system.
+    """
+    if random_state is None:
+        return np.random.default_rng()
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.Generator(random_state._bit_generator)
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0:
+        return np.random.default_rng(int(random_state))
+    raise ParameterError(
+        "`random_state` must be None, an int >= 0, a numpy Generator or a RandomState; "
+        f"got {random_state!r}. Pass an int for a result that repeats."
+    )
+
+
+@dataclass(frozen=True)
+class Stream:
+    """All the chance of one fit, drawn from one 64-bit seed by name.
+
+    Draws are keyed by purpose, never by the order in which they are asked for, so adding a consumer
+    does not change the draws of another, and a resumed fit draws what the uninterrupted one would have.
+    """
+
+    seed: int
+
+    @classmethod
+    def of(cls, random_state: RandomState) -> Stream:
+        """The stream of a `random_state`; a generator passed in advances by one draw."""
+        return cls(int(generator(random_state).integers(0, 2**63)))
+
+    def generator(self, purpose: str, *index: int) -> np.random.Generator:
+        """An independent generator for `purpose` (and a restart, sweep, ...)."""
+        return np.random.default_rng([self.seed, zlib.crc32(purpose.encode()), *index])
+
+    def key(self, purpose: str, *index: int) -> tuple[int, int]:
+        """Two 32-bit words: the Philox key under which every row has a draw of its own."""
+        words = np.random.SeedSequence([self.seed, zlib.crc32(purpose.encode()), *index]).generate_state(2)
+        return int(words[0]) & _MASK_32, int(words[1]) & _MASK_32

@@ -1,0 +1,60 @@
+"""Count and resultant of each cluster: all that a vMF-like model ever asks of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary._typing import Float64Array
+
+
+@dataclass(frozen=True, eq=False)
+class DirectionalStatistics:
+    """Sums over the rows of K clusters. A value: every verb returns a new one."""
+
+    counts: Float64Array  # (K,) sum of weights
+    resultants: Float64Array  # (K, D) weighted sum of rows
+
+    @classmethod
+    def zero(cls, n_clusters: int, n_features: int) -> DirectionalStatistics:
+        """No rows yet."""
+        return cls(np.zeros(n_clusters), np.zeros((n_clusters, n_features)))
+
+    @property
+    def lengths(self) -> Float64Array:
+        """Lengths (K,) of the resultants."""
+        return np.sqrt(np.vecdot(self.resultants, self.resultants))
+
+    def add(self, cluster: int, row: Float64Array, weight: float = 1.0) -> DirectionalStatistics:
+        """One more row in `cluster`."""
+        counts, resultants = self.counts.copy(), self.resultants.copy()
+        counts[cluster] += weight
+        resultants[cluster] += weight * row
+        return DirectionalStatistics(counts, resultants)
+
+    def remove(self, cluster: int, row: Float64Array, weight: float = 1.0) -> DirectionalStatistics:
+        """One row fewer in `cluster`."""
+        return self.add(cluster, row, -weight)
+
+    def merge(self, other: DirectionalStatistics) -> DirectionalStatistics:
+        """The sums of both sets of rows, cluster by cluster."""
+        return DirectionalStatistics(self.counts + other.counts, self.resultants + other.resultants)
+
+    def scale(self, factor: float) -> DirectionalStatistics:
+        """All weights times `factor`: forgetting, or a mini-batch that stands for the whole."""
+        return DirectionalStatistics(self.counts * factor, self.resultants * factor)
+
+    def select(self, clusters: npt.ArrayLike) -> DirectionalStatistics:
+        """Only some clusters, in the order given (numbers or a mask)."""
+        chosen = np.asarray(clusters)
+        return DirectionalStatistics(self.counts[chosen], self.resultants[chosen])
+
+    def directions(self, otherwise: Float64Array) -> Float64Array:
+        """Unit resultants (K, D). Rows can cancel; the direction is then undefined and `otherwise` (K, D) is kept."""
+        lengths = self.lengths
+        # below this the resultant is the rounding of the sum, not a direction
+        has_direction = lengths > 1e-12 * np.maximum(self.counts, np.finfo(np.float64).tiny)
+        safe = np.where(has_direction, lengths, 1.0)
+        return np.where(has_direction[:, None], self.resultants / safe[:, None], otherwise)

@@ -1,0 +1,291 @@
+"""The gate: everything a user passes in is checked here, and rows become unit vectors here.
+
+A row's result never depends on the other rows: a row whose norm is 1 to within `UNIT_TOLERANCE` is left
+untouched, any other row is divided by its float64 norm.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from armillary._typing import Float64Array, FloatArray
+from armillary.exceptions import InputError, InputTypeError, ParameterError
+
+# |norm - 1| up to this is "already normalised". Float32 rows normalised by other libraries are off by a few
+# units in the last place; treating them as unit changes a cosine by less than the tolerance.
+UNIT_TOLERANCE = {np.dtype(np.float32): 2e-6, np.dtype(np.float64): 1e-12}
+
+# Rows looked at together; bounds the scratch memory of the gate.
+_BLOCK_VALUES = 1 << 18
+# Up to this many columns, summing squares column by column beats one dot product per row (measured 3x at D=3).
+_FEW_COLUMNS = 8
+
+Rows = np.ndarray[Any, np.dtype[Any]] | sp.csr_array | sp.csr_matrix
+
+
+# ---------------------------------------------------------------------------------------------------- rows
+
+
+def as_matrix(X: Any, who: str) -> Rows:
+    """X as a 2-D array or CSR matrix of real numbers; shape and dtype are checked, values are not."""
+    if sp.issparse(X):
+        matrix: Rows = _as_csr(X, who)
+    else:
+        matrix = _as_array(X, who)
+    n_rows, n_features = matrix.shape
+    if n_rows == 0:
+        raise InputError(
+            f"X of {who} must have at least one row; got 0 sample(s) (shape={matrix.shape}) "
+            "while a minimum of 1 is required. Check the filter that made it."
+        )
+    if n_features < 2:
+        raise InputError(
+            f"X of {who} must have at least 2 columns; got {n_features} feature(s) (shape={matrix.shape}) "
+            "while a minimum of 2 is required. Unit vectors in one dimension are only signs."
+        )
+    return matrix
+
+
+def computing_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which rows of `dtype` are kept: float32 and float64 stay, everything else is widened."""
+    if dtype in UNIT_TOLERANCE:
+        return dtype.newbyteorder("=")
+    narrow = (dtype.kind == "f" and dtype.itemsize < 4) or (dtype.kind in "biu" and dtype.itemsize <= 2)
+    return np.dtype(np.float32 if narrow else np.float64)
+
+
+def _as_array(X: Any, who: str) -> npt.NDArray[Any]:
+    array = np.asanyarray(X)
+    kind = array.dtype.kind
+    if kind == "O":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputTypeError(
+                f"X of {who} must hold real numbers; got dtype object whose entries do not convert: {error}. "
+                "Select the numeric columns."
+            ) from error
+    elif kind in "US":
+        raise InputTypeError(
+            f"X of {who} must hold real numbers; got strings (dtype {array.dtype}). "
+            "Embed texts first, or convert numerals with X.astype(float)."
+        )
+    else:
+        _refuse_kind(array.dtype, who)
+    if array.ndim != 2:
+        raise InputError(
+            f"X of {who} must be a 2-D array, one row per vector; got {array.ndim}-D of shape {array.shape}. "
+            "Reshape your data: X.reshape(1, -1) if it is a single vector."
+        )
+    return array
+
+
+def _as_csr(X: Any, who: str) -> sp.csr_array | sp.csr_matrix:
+    _refuse_kind(X.dtype, who)
+    if X.ndim != 2:
+        raise InputError(
+            f"X of {who} must be a 2-D matrix, one row per vector; got a sparse array of shape {X.shape}. "
+            "Reshape it to (1, -1) if it is a single vector."
+        )
+    csr = X.tocsr()
+    if not csr.has_canonical_format:
+        # duplicate entries would be counted twice in norms; the caller's matrix is not changed
+        csr = csr.copy()
+        csr.sum_duplicates()
+    return csr
+
+
+def _refuse_kind(dtype: np.dtype[Any], who: str) -> None:
+    if dtype.kind == "c":
+        raise InputTypeError(
+            f"Complex data not supported: X of {who} must hold real numbers; got dtype {dtype}. "
+            "Stack the parts: np.hstack([X.real, X.imag])."
+        )
+    if dtype.kind not in "fiub":
+        raise InputTypeError(f"X of {who} must hold real numbers; got dtype {dtype}. Convert it to floats first.")
+
+
+def unit_rows(X: Any, who: str) -> Rows:
+    """X as unit rows: a C-contiguous float32 or float64 array, or a CSR matrix with such data.
+
+    The input itself is returned where it already is all that.
+    """
+    matrix = as_matrix(X, who)
+    if not isinstance(matrix, np.ndarray):
+        return _unit_csr(matrix, who)
+    if is_ready(matrix) and all(
+        unit_block(matrix[start:stop], start, who).base is not None for start, stop in row_blocks(matrix.shape)
+    ):
+        return np.asarray(matrix)
+    unit = np.empty(matrix.shape, dtype=computing_dtype(matrix.dtype))
+    for start, stop in row_blocks(matrix.shape):
+        unit[start:stop] = unit_block(matrix[start:stop], start, who)
+    return unit
+
+
+def is_ready(array: npt.NDArray[Any]) -> bool:
+    """Whether dtype and layout are what the kernels take; the norms are another question."""
+    return array.dtype in UNIT_TOLERANCE and array.dtype.isnative and array.flags.c_contiguous
+
+
+def row_blocks(shape: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Consecutive row ranges of bounded size that cover the rows."""
+    step = max(1, _BLOCK_VALUES // max(1, shape[1]))
+    return [(start, min(start + step, shape[0])) for start in range(0, shape[0], step)]
+
+
+def unit_block(block: npt.NDArray[Any], first_row: int, who: str) -> FloatArray:
+    """Rows `first_row, first_row + 1, ...` as C-contiguous unit rows; a view where nothing had to change."""
+    rows = np.ascontiguousarray(block, dtype=computing_dtype(block.dtype))
+    tolerance = UNIT_TOLERANCE[rows.dtype]
+    doubtful = np.flatnonzero(~(np.abs(_squared_norms(rows) - 1.0) <= tolerance))
+    if doubtful.size == 0:
+        return rows.view()
+    norms = _exact_norms(rows[doubtful], first_row + doubtful, who)
+    off = np.abs(norms - 1.0) > tolerance
+    if not off.any():
+        return rows.view()
+    unit = rows.copy()
+    # scaled in two steps in float64: the reciprocal of a subnormal norm would overflow
+    unit[doubtful[off]] = rows[doubtful[off]].astype(np.float64) / norms[off, None]
+    return unit
+
+
+def _squared_norms(rows: FloatArray) -> FloatArray:
+    """Squared norms in the rows' own precision: a fast first look."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        if rows.shape[1] > _FEW_COLUMNS:
+            return np.vecdot(rows, rows)
+        squares = np.zeros(len(rows))
+        for column in rows.T:
+            squares += np.square(column, dtype=np.float64)
+        return squares
+
+
+def _exact_norms(rows: FloatArray, row_numbers: npt.NDArray[np.int64], who: str) -> Float64Array:
+    """float64 norms without overflow or underflow; rows that have no direction are refused here."""
+    largest = np.abs(rows).max(axis=1).astype(np.float64)
+    _refuse_rows(~np.isfinite(largest), row_numbers, _not_finite(rows, largest, who))
+    _refuse_rows(
+        largest == 0.0,
+        row_numbers,
+        f"of X has norm 0 and no direction. {who} clusters directions: drop such rows",
+    )
+    scaled = rows / largest[:, None]
+    return largest * np.sqrt(np.vecdot(scaled, scaled))
+
+
+def _not_finite(rows: FloatArray, largest: Float64Array, who: str) -> str:
+    bad = np.flatnonzero(~np.isfinite(largest))
+    what = "NaN" if bad.size and np.isnan(rows[bad[0]]).any() else "inf"
+    return f"of X contains {what}. {who} needs finite numbers (no NaN, no inf): drop or impute such rows"
+
+
+def _refuse_rows(is_bad: npt.NDArray[np.bool_], row_numbers: npt.NDArray[np.int64], what: str) -> None:
+    bad = np.flatnonzero(is_bad)
+    if bad.size:
+        more = f" ({bad.size} such rows in this block)" if bad.size > 1 else ""
+        raise InputError(f"Row {row_numbers[bad[0]]} {what} before fitting{more}.")
+
+
+def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str) -> sp.csr_array | sp.csr_matrix:
+    dtype = computing_dtype(matrix.dtype)
+    lengths = np.diff(matrix.indptr)
+    data = matrix.data
+    norms = np.empty(matrix.shape[0])
+    step = max(1, _BLOCK_VALUES * matrix.shape[0] // max(1, matrix.nnz))
+    for start in range(0, matrix.shape[0], step):
+        stop = min(start + step, matrix.shape[0])
+        values = data[matrix.indptr[start] : matrix.indptr[stop]].astype(np.float64)
+        offsets = matrix.indptr[start:stop] - matrix.indptr[start]
+        filled = lengths[start:stop] > 0
+        largest = np.zeros(stop - start)
+        # reduceat on the starts of the non-empty rows: each segment then is one row
+        largest[filled] = np.maximum.reduceat(np.abs(values), offsets[filled]) if filled.any() else 0.0
+        numbers_ = np.arange(start, stop)
+        bad_values = values[~np.isfinite(values)]
+        what = "NaN" if np.isnan(bad_values).any() else "inf"
+        _refuse_rows(
+            ~np.isfinite(largest),
+            numbers_,
+            f"of X contains {what}. {who} needs finite numbers (no NaN, no inf): drop or impute such rows",
+        )
+        _refuse_rows(
+            largest == 0.0,
+            numbers_,
+            f"of X has norm 0 and no direction. {who} clusters directions: drop such rows",
+        )
+        values /= np.repeat(largest, lengths[start:stop])
+        norms[start:stop] = largest * np.sqrt(np.add.reduceat(values * values, offsets))
+    off = np.abs(norms - 1.0) > UNIT_TOLERANCE[dtype]
+    if not off.any() and dtype == data.dtype:
+        return matrix
+    norms[~off] = 1.0
+    unit = (data / np.repeat(norms, lengths)).astype(dtype)
+    return type(matrix)((unit, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def check_sample_weight(sample_weight: Any, n_rows: int, who: str) -> Float64Array | None:
+    """Weights as float64 (n,), or None when all rows count alike."""
+    if sample_weight is None:
+        return None
+    try:
+        weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(
+            f"`sample_weight` of {who} must hold real numbers; they do not convert: {error}. Pass one number per row."
+        ) from error
+    if weights.ndim == 0:
+        weights = np.full(n_rows, weights)
+    if weights.shape != (n_rows,):
+        raise InputError(
+            f"`sample_weight` of {who} must have one number per row, shape ({n_rows},); got {weights.shape}. "
+            "Sample weights must be 1D array or scalar."
+        )
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0.0)))
+    if bad.size:
+        raise InputError(
+            f"`sample_weight` of {who} must be finite and not negative; got {weights[bad[0]]} for row {bad[0]}. "
+            "Use 0 to leave a row out."
+        )
+    if not weights.any():
+        raise InputError(
+            f"`sample_weight` of {who} must have a positive entry; all {n_rows} are 0. Leave it out to count rows alike."
+        )
+    return weights
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+
+def check_integer(value: Any, name: str, who: str, *, low: int, high: int | None = None, hint: str = "") -> int:
+    """An int in [low, high]; booleans are not integers here."""
+    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if is_integer and value >= low and (high is None or value <= high):
+        return int(value)
+    rule = f"an int >= {low}" if high is None else f"an int from {low} to {high}"
+    raise ParameterError(f"`{name}` of {who} must be {rule}; got {value!r}.{' ' + hint if hint else ''}")
+
+
+def check_number(value: Any, name: str, who: str, *, low: float, high: float = math.inf, hint: str = "") -> float:
+    """A finite float in [low, high]."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if is_number and math.isfinite(value) and low <= value <= high:
+        return float(value)
+    rule = f"a number >= {low:g}" if high == math.inf else f"a number in [{low:g}, {high:g}]"
+    raise ParameterError(f"`{name}` of {who} must be {rule}; got {value!r}.{' ' + hint if hint else ''}")
+
+
+def check_choice(value: Any, name: str, who: str, choices: Collection[str], *, hint: str = "") -> str:
+    """One of a few words."""
+    if isinstance(value, str) and value in choices:
+        return value
+    words = ", ".join(repr(choice) for choice in choices)
+    raise ParameterError(f"`{name}` of {who} must be one of {words}; got {value!r}.{' ' + hint if hint else ''}")
