@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,11 +24,12 @@ from armillary.validation import unit_rows as _unit_rows
 CONVERT_AT_ONCE = 1 << 28
 
 # Lanes are fixed row ranges whose sums are added in order: enough of them to keep threads busy, each long enough to
-# hide its K x D partial sum.
-_ROWS_PER_LANE = 2048
+# hide the cost of starting it and of its K x D partial sum.
+_LANE_ROWS = 2048
+_LANE_VALUES = 98_304
 _FEW_LANES = 32
-_ROWS_PER_LONG_LANE = 1 << 16
 _MANY_LANES = 256
+_LONG_LANE_ROWS = 1 << 16
 
 
 class SparseBlock(NamedTuple):
@@ -42,11 +44,18 @@ class SparseBlock(NamedTuple):
 Block: TypeAlias = FloatArray | SparseBlock
 
 
-def lane_plan(n_rows: int) -> list[tuple[int, int]]:
-    """Row ranges that depend on the number of rows alone, never on threads."""
-    n_lanes = max(1, min(_FEW_LANES, n_rows // _ROWS_PER_LANE), min(_MANY_LANES, n_rows // _ROWS_PER_LONG_LANE))
-    edges = [lane * n_rows // n_lanes for lane in range(n_lanes + 1)]
-    return list(zip(edges[:-1], edges[1:], strict=True))
+def lane_plan(n_rows: int, n_features: int) -> list[tuple[int, int]]:
+    """Row ranges that depend on the shape of the data alone, never on threads."""
+    shortest = max(_LANE_ROWS, _LANE_VALUES // n_features)
+    most = max(1, min(_FEW_LANES, n_rows // shortest), min(_MANY_LANES, n_rows // _LONG_LANE_ROWS))
+    n_lanes = 1 << (most.bit_length() - 1)  # a power of two deals evenly to 2, 4, 8, ... threads
+    return even_ranges(n_rows, n_lanes)
+
+
+def even_ranges(n_rows: int, n_ranges: int) -> list[tuple[int, int]]:
+    """Consecutive ranges that cover the rows, their lengths equal to within one."""
+    edges = [number * n_rows // n_ranges for number in range(n_ranges + 1)]
+    return list(pairwise(edges))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +91,7 @@ class Points:
     @cached_property
     def lanes(self) -> list[tuple[int, int]]:
         """The fixed row ranges of a pass."""
-        return lane_plan(self.n_rows)
+        return lane_plan(self.n_rows, self.n_features)
 
     def block(self, start: int, stop: int) -> Block:
         """Rows start..stop as unit rows: a view where that is possible."""
@@ -105,11 +114,9 @@ class Points:
         return np.asarray(unit, dtype=np.float64)
 
 
-def as_points(X: Any, who: str, sample_weight: Any = None) -> Points:
+def as_points(X: Any, who: str, sample_weight: Any = None, expected_features: int | None = None) -> Points:
     """Check X and its weights; `who` (the estimator's name) appears in error sentences."""
-    if isinstance(X, Points):
-        return X
-    matrix = as_matrix(X, who)
+    matrix = as_matrix(X, who, expected_features)
     weights = check_sample_weight(sample_weight, matrix.shape[0], who)
     dtype = computing_dtype(matrix.dtype)
     if isinstance(matrix, np.ndarray) and _stays_in_place(matrix, dtype):

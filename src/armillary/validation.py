@@ -33,13 +33,21 @@ Rows = np.ndarray[Any, np.dtype[Any]] | sp.csr_array | sp.csr_matrix
 # ---------------------------------------------------------------------------------------------------- rows
 
 
-def as_matrix(X: Any, who: str) -> Rows:
-    """X as a 2-D array or CSR matrix of real numbers; shape and dtype are checked, values are not."""
+def as_matrix(X: Any, who: str, expected_features: int | None = None) -> Rows:
+    """X as a 2-D array or CSR matrix of real numbers; shape and dtype are checked, values are not.
+
+    `expected_features` is the number of columns a fitted model was trained on.
+    """
     if sp.issparse(X):
         matrix: Rows = _as_csr(X, who)
     else:
         matrix = _as_array(X, who)
     n_rows, n_features = matrix.shape
+    if expected_features is not None and n_features != expected_features:
+        raise InputError(
+            f"X has {n_features} features, but {who} is expecting {expected_features} features as input, as in its "
+            "fit. Give vectors of the same embedding."
+        )
     if n_rows == 0:
         raise InputError(
             f"X of {who} must have at least one row; got 0 sample(s) (shape={matrix.shape}) "
@@ -95,11 +103,27 @@ def _as_csr(X: Any, who: str) -> sp.csr_array | sp.csr_matrix:
             "Reshape it to (1, -1) if it is a single vector."
         )
     csr = X.tocsr()
-    if not csr.has_canonical_format:
-        # duplicate entries would be counted twice in norms; the caller's matrix is not changed
+    if not csr.has_canonical_format and _has_duplicates(csr):
+        # duplicate entries would count twice in norms; the caller's matrix is not changed
         csr = csr.copy()
         csr.sum_duplicates()
     return csr
+
+
+def _has_duplicates(csr: sp.csr_array | sp.csr_matrix) -> bool:
+    """Whether a row names a column twice. Looks at a block at a time: unsorted rows are common and need no copy."""
+    for start, stop in _csr_blocks(csr):
+        block = csr[start:stop]
+        n_stored = block.nnz
+        block.sum_duplicates()
+        if block.nnz < n_stored:
+            return True
+    return False
+
+
+def _csr_blocks(csr: sp.csr_array | sp.csr_matrix) -> list[tuple[int, int]]:
+    """Row ranges of about `_BLOCK_VALUES` stored values each."""
+    return row_blocks((csr.shape[0], -(-csr.nnz // csr.shape[0]) or 1))
 
 
 def _refuse_kind(dtype: np.dtype[Any], who: str) -> None:
@@ -153,7 +177,7 @@ def unit_block(block: npt.NDArray[Any], first_row: int, who: str) -> FloatArray:
     if not off.any():
         return rows.view()
     unit = rows.copy()
-    # scaled in two steps in float64: the reciprocal of a subnormal norm would overflow
+    # divided in float64: the reciprocal of a tiny norm would overflow
     unit[doubtful[off]] = rows[doubtful[off]].astype(np.float64) / norms[off, None]
     return unit
 
@@ -170,66 +194,51 @@ def _squared_norms(rows: FloatArray) -> FloatArray:
 
 
 def _exact_norms(rows: FloatArray, row_numbers: npt.NDArray[np.int64], who: str) -> Float64Array:
-    """float64 norms without overflow or underflow; rows that have no direction are refused here."""
+    """float64 norms without overflow or underflow; rows that have no direction are refused."""
     largest = np.abs(rows).max(axis=1).astype(np.float64)
-    _refuse_rows(~np.isfinite(largest), row_numbers, _not_finite(rows, largest, who))
-    _refuse_rows(
-        largest == 0.0,
-        row_numbers,
-        f"of X has norm 0 and no direction. {who} clusters directions: drop such rows",
-    )
+    _refuse_rows(largest, row_numbers, who)
     scaled = rows / largest[:, None]
     return largest * np.sqrt(np.vecdot(scaled, scaled))
 
 
-def _not_finite(rows: FloatArray, largest: Float64Array, who: str) -> str:
+def _refuse_rows(largest: Float64Array, row_numbers: npt.NDArray[np.int64], who: str) -> None:
+    """Refuse rows by their largest absolute value: NaN, inf and 0 have no direction."""
     bad = np.flatnonzero(~np.isfinite(largest))
-    what = "NaN" if bad.size and np.isnan(rows[bad[0]]).any() else "inf"
-    return f"of X contains {what}. {who} needs finite numbers (no NaN, no inf): drop or impute such rows"
-
-
-def _refuse_rows(is_bad: npt.NDArray[np.bool_], row_numbers: npt.NDArray[np.int64], what: str) -> None:
-    bad = np.flatnonzero(is_bad)
     if bad.size:
-        more = f" ({bad.size} such rows in this block)" if bad.size > 1 else ""
-        raise InputError(f"Row {row_numbers[bad[0]]} {what} before fitting{more}.")
+        what = "NaN" if np.isnan(largest[bad[0]]) else "inf"
+        raise InputError(
+            f"Row {row_numbers[bad[0]]} of X contains {what}; {who} needs finite numbers (no NaN, no inf). "
+            "Drop or impute such rows."
+        )
+    bad = np.flatnonzero(largest == 0.0)
+    if bad.size:
+        raise InputError(
+            f"Row {row_numbers[bad[0]]} of X has norm 0 and no direction; {who} takes rows as directions. "
+            "Drop such rows before fitting."
+        )
 
 
 def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str) -> sp.csr_array | sp.csr_matrix:
     dtype = computing_dtype(matrix.dtype)
-    lengths = np.diff(matrix.indptr)
-    data = matrix.data
+    indptr, lengths = matrix.indptr, np.diff(matrix.indptr)
     norms = np.empty(matrix.shape[0])
-    step = max(1, _BLOCK_VALUES * matrix.shape[0] // max(1, matrix.nnz))
-    for start in range(0, matrix.shape[0], step):
-        stop = min(start + step, matrix.shape[0])
-        values = data[matrix.indptr[start] : matrix.indptr[stop]].astype(np.float64)
-        offsets = matrix.indptr[start:stop] - matrix.indptr[start]
-        filled = lengths[start:stop] > 0
+    for start, stop in _csr_blocks(matrix):
+        values = matrix.data[indptr[start] : indptr[stop]].astype(np.float64)
+        starts = indptr[start:stop] - indptr[start]
         largest = np.zeros(stop - start)
-        # reduceat on the starts of the non-empty rows: each segment then is one row
-        largest[filled] = np.maximum.reduceat(np.abs(values), offsets[filled]) if filled.any() else 0.0
-        numbers_ = np.arange(start, stop)
-        bad_values = values[~np.isfinite(values)]
-        what = "NaN" if np.isnan(bad_values).any() else "inf"
-        _refuse_rows(
-            ~np.isfinite(largest),
-            numbers_,
-            f"of X contains {what}. {who} needs finite numbers (no NaN, no inf): drop or impute such rows",
-        )
-        _refuse_rows(
-            largest == 0.0,
-            numbers_,
-            f"of X has norm 0 and no direction. {who} clusters directions: drop such rows",
-        )
+        is_filled = lengths[start:stop] > 0
+        if is_filled.any():
+            # reduceat from the starts of non-empty rows: each segment then is one row
+            largest[is_filled] = np.maximum.reduceat(np.abs(values), starts[is_filled])
+        _refuse_rows(largest, np.arange(start, stop), who)
         values /= np.repeat(largest, lengths[start:stop])
-        norms[start:stop] = largest * np.sqrt(np.add.reduceat(values * values, offsets))
-    off = np.abs(norms - 1.0) > UNIT_TOLERANCE[dtype]
-    if not off.any() and dtype == data.dtype:
+        norms[start:stop] = largest * np.sqrt(np.add.reduceat(values * values, starts))
+    is_off = np.abs(norms - 1.0) > UNIT_TOLERANCE[dtype]
+    if not is_off.any() and dtype == matrix.dtype:
         return matrix
-    norms[~off] = 1.0
-    unit = (data / np.repeat(norms, lengths)).astype(dtype)
-    return type(matrix)((unit, matrix.indices, matrix.indptr), shape=matrix.shape)
+    norms[~is_off] = 1.0
+    data = (matrix.data / np.repeat(norms, lengths)).astype(dtype)
+    return type(matrix)((data, matrix.indices, indptr), shape=matrix.shape)
 
 
 def check_sample_weight(sample_weight: Any, n_rows: int, who: str) -> Float64Array | None:
@@ -257,7 +266,8 @@ def check_sample_weight(sample_weight: Any, n_rows: int, who: str) -> Float64Arr
         )
     if not weights.any():
         raise InputError(
-            f"`sample_weight` of {who} must have a positive entry; all {n_rows} are 0. Leave it out to count rows alike."
+            f"`sample_weight` of {who} must have a positive entry; all {n_rows} weights are zero. "
+            "Leave it out to count rows alike."
         )
     return weights
 

@@ -80,7 +80,7 @@ def test_variation_of_information_is_a_metric(triple):
     a, b, c = triple
     assert variation_of_information(a, c) <= variation_of_information(a, b) + variation_of_information(b, c) + 1e-12
     assert 0.0 <= variation_of_information(a, b) <= math.log(len(a)) + 1e-12
-    # zero exactly for equal partitions, and never below the smallest possible distance, 2/N bits, otherwise (Meila 2007)
+    # zero exactly for equal partitions; else not below the least possible distance, 2/N bits (Meila 2007)
     same = len(set(zip(a, b, strict=True))) == len(set(a)) == len(set(b))
     assert (variation_of_information(a, b) == 0.0) == same
     if not same:

@@ -145,8 +145,9 @@ class TestLabels:
             ["a", "b", None],
             pd.Series([0, 1, None], dtype="Int64"),
             pd.Series(["a", "b", None]),
+            pd.Series(["a", "b", pd.NA], dtype=object),
         ],
-        ids=["list", "array", "NaT", "None", "Int64", "Series"],
+        ids=["list", "array", "NaT", "None", "Int64", "Series", "NA"],
     )
     def test_missing_labels(self, score, labels):
         with pytest.raises(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 
+import numpy as np
 import pytest
 
+from armillary import SphericalKMeans
 from armillary.exceptions import ParameterError
 from armillary.fitting.events import Emitter, FitEvent, observers
 
@@ -137,6 +140,23 @@ def test_an_exception_of_an_observer_propagates_and_the_others_are_closed(moment
     assert kinds(after) == expected_after[moment]
     # during "end" the fit itself had not failed
     assert before[-1].is_failed == (moment != "end")
+
+
+@pytest.mark.parametrize("moment", ["start", "step", "end"])
+def test_a_model_whose_observer_raises_is_as_it_was(moment):
+    def raising(event):
+        if event.kind == moment:
+            raise ZeroDivisionError
+
+    model = SphericalKMeans(2, random_state=0).fit(np.eye(3))
+    before = copy.deepcopy({name: value for name, value in vars(model).items() if name.endswith("_")})
+    model.set_params(callbacks=raising, n_clusters=3)
+    with pytest.raises(ZeroDivisionError):
+        model.fit(np.eye(4))
+    after = {name: value for name, value in vars(model).items() if name.endswith("_")}
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        np.testing.assert_array_equal(value, after[name])
 
 
 # ------------------------------------------------------------------------------------------------------- silence

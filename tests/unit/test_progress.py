@@ -5,13 +5,17 @@ from __future__ import annotations
 import builtins
 import copy
 import io
+import pickle
 import re
 import threading
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from rich.console import Console
+from sklearn.base import clone
 
+from armillary import SphericalKMeans
 from armillary.exceptions import MissingExtraError
 from armillary.fitting.events import Emitter, FitEvent
 from armillary.fitting.progress import ProgressBar, _clock, _Pace
@@ -152,9 +156,21 @@ def test_one_bar_watches_many_fits(capfd):
     assert capfd.readouterr().err.count("\n") == 2
 
 
-def test_a_bar_can_be_copied_as_clone_does():
+def test_estimators_with_a_bar_can_be_cloned_and_pickled(capfd):
     console = terminal()
     assert copy.deepcopy(ProgressBar(console=console)).console is console
+    model = SphericalKMeans(2, callbacks=[ProgressBar()], random_state=0)
+    clone(model).fit(np.eye(3))
+    model.fit(np.eye(3))
+    pickle.loads(pickle.dumps(model)).fit(np.eye(3))
+    assert capfd.readouterr().err.count("SphericalKMeans  3 rows  2 clusters") == 3
+
+
+def test_verbose_adds_a_bar(capfd):
+    SphericalKMeans(2, random_state=0, verbose=1).fit(np.eye(3))
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("SphericalKMeans  3 rows  2 clusters  objective ")
 
 
 def test_missing_rich_is_named(monkeypatch):

@@ -267,7 +267,7 @@ class TestTangentGaussianMixture:
     @pytest.mark.parametrize("n_features", [2, 3, 8])
     def test_rows_follow_the_truth(self, n_features):
         p = n_features - 1
-        X, labels, truth = make_tangent_gaussian_mixture(9000, n_features, 3, spread=0.15, random_state=n_features)
+        X, labels, truth = make_tangent_gaussian_mixture(60_000, n_features, 3, spread=0.15, random_state=n_features)
         assert not truth.is_wrapped.any()
         for k in range(3):
             frame = sphere.tangent_frame(truth.directions[k])
@@ -360,8 +360,10 @@ class TestDriftingMixture:
         phases = np.unwrap(np.arctan2(in_plane[..., 1], in_plane[..., 0]), axis=0)
         np.testing.assert_allclose(np.diff(phases, axis=0), 0.1, atol=1e-13)
 
-    def test_infinite_drift_concentration_stands_still(self):
-        truth = make_drifting_mixture(1, 3, 4, 5, drift_concentration=math.inf, random_state=0)[2]
+    @pytest.mark.parametrize("concentration", [0.0, 10.0])
+    def test_infinite_drift_concentration_stands_still(self, concentration):
+        options = {"concentration": concentration, "drift_concentration": math.inf}
+        truth = make_drifting_mixture(1, 3, 4, 5, **options, random_state=0)[2]
         np.testing.assert_array_equal(truth.directions, np.broadcast_to(truth.directions[0], truth.directions.shape))
 
     def test_absent_clusters_have_no_rows(self):

@@ -304,7 +304,9 @@ def make_drifting_mixture(
     shares = _weights(weights, n_clusters, who)
     present = _presence(is_present, n_steps, n_clusters, death_probability, revival_probability, rng, who)
     concentrations = _concentrations(concentration, n_clusters, n_features, rng, who)
-    step_concentrations = concentrations * _drift(drift_concentration, rotation, who)
+    drift = _drift(drift_concentration, rotation, who)
+    # without random steps a cluster of concentration 0 stands still too: 0 times inf is not meant
+    step_concentrations = np.full(n_clusters, math.inf) if math.isinf(drift) else drift * concentrations
     # Q of a Gaussian matrix spans a uniform plane
     plane = np.linalg.qr(rng.standard_normal((n_features, 2)))[0].T
     directions = np.empty((n_steps, n_clusters, n_features))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from armillary._typing import Float64Array, FloatArray
 from armillary.fitting.workers import Workers
 from armillary.kernels.contract import AffineRule, AngleBounds, Kernels
-from armillary.points import Block, Points
+from armillary.points import Block, Points, even_ranges
 from armillary.statistics.directional import DirectionalStatistics
 
 Labels = npt.NDArray[np.int32]
@@ -239,19 +239,17 @@ class Passes:
         return self._blocks_of(*self.points.lanes[lane])
 
     def _blocks_of(self, first: int, last: int) -> Iterator[tuple[Block, slice]]:
-        whole = self.points.is_sparse or (self.points.n_features <= _NARROW and self.points.is_unit)
-        step = last - first if whole else _BLOCK_ROWS
-        for start in range(first, last, step):
-            stop = min(start + step, last)
-            yield self.points.block(start, stop), slice(start, stop)
+        is_whole = self.points.is_sparse or (self.points.n_features <= _NARROW and self.points.is_unit)
+        n_blocks = 1 if is_whole else -(-(last - first) // _BLOCK_ROWS)
+        for start, stop in even_ranges(last - first, n_blocks):
+            part = slice(first + start, first + stop)
+            yield self.points.block(part.start, part.stop), part
 
     def _soft_lanes(self) -> list[tuple[int, int]]:
         if not self.points.is_sparse:
             return self.points.lanes
         worth = int(self.points.matrix.nnz) // (_NONZEROS_PER_COLUMN * self.points.n_features)
-        n_lanes = min(max(2, worth), len(self.points.lanes))
-        edges = [lane * self.points.n_rows // n_lanes for lane in range(n_lanes + 1)]
-        return list(zip(edges[:-1], edges[1:], strict=True))
+        return even_ranges(self.points.n_rows, min(max(2, worth), len(self.points.lanes)))
 
     def _weights(self, part: slice) -> Float64Array | None:
         return self.points.block_weights(part.start, part.stop)

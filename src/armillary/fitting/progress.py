@@ -74,10 +74,12 @@ class ProgressBar:
             self._live.start()
 
     def _close(self, event: FitEvent) -> None:
-        live, self._live = self._live, None
-        if live is not None:
-            live.stop()
+        if self._live is not None:
+            self._live.stop()
         self._screen.print(_result(event), soft_wrap=True, markup=False, highlight=False)
+        # between fits a bar holds no console of its own, so that an estimator that has one can be pickled
+        self._live = None
+        del self._screen
 
     def _picture(self) -> RenderableType:
         """The two lines at the moment of drawing."""

@@ -47,15 +47,8 @@ def exp(tangent_vec: ArrayLike, base_point: ArrayLike) -> Float64Array:
 def log(point: ArrayLike, base_point: ArrayLike) -> Float64Array:
     """The tangent vectors at `base_point` that lead to `point`, (..., D): length the angle, 0 at equal points."""
     point, base = _vectors(point=point, base_point=base_point)
-    cosine = _dot(point, base)
-    # x - (x.p) p loses the digits of small and of nearly flat angles; the distance to p or to -p, whichever is
-    # nearer, is exact there and has the same tangential part
-    offset = point - np.copysign(1.0, cosine)[..., None] * base
-    tangent = to_tangent(offset, base)
-    sine = _norm(tangent)
-    _refuse_antipodes(cosine, sine, offset, "point")
-    length = np.arctan2(sine, cosine)
-    return length[..., None] * (tangent / np.where(sine > 0.0, sine, 1.0)[..., None])
+    direction, cosine, sine = _polar(point, base, "point")
+    return np.arctan2(sine, cosine) * direction
 
 
 def geodesic(start: ArrayLike, end: ArrayLike, fraction: ArrayLike) -> Float64Array:
@@ -71,13 +64,12 @@ def transport(tangent_vec: ArrayLike, base_point: ArrayLike, end_point: ArrayLik
     along `base_point` becomes one along `end_point`.
     """
     vec, base, end = _vectors(tangent_vec=tangent_vec, base_point=base_point, end_point=end_point)
-    middle = base + end
-    cosine = _dot(base, end)
-    _refuse_antipodes(cosine, _norm(to_tangent(middle, base)), middle, "end_point")
-    # Two reflections, p -> -p and then -p -> x, make the rotation. Reflections stay isometries under rounding, near
-    # the antipode too, where the usual form divides by 1 + p.x.
-    middle /= _norm(middle)[..., None]
-    return _reflect(_reflect(vec, base), middle)
+    direction, cosine, sine = _polar(end, base, "end_point")
+    along, ahead = _dot(base, vec)[..., None], _dot(direction, vec)[..., None]
+    # near the antipode this keeps the digits that the form with (1 + p.x) in the denominator loses
+    turned_ahead = (cosine - 1.0) * ahead + sine * along
+    turned_along = (cosine - 1.0) * along - sine * ahead
+    return vec + turned_ahead * direction + turned_along * base
 
 
 def to_tangent(vector: ArrayLike, base_point: ArrayLike) -> Float64Array:
@@ -144,11 +136,6 @@ def _norm(vec: Float64Array) -> Float64Array:
     return length
 
 
-def _reflect(vec: Float64Array, normal: Float64Array) -> Float64Array:
-    """The mirror image of `vec` in the hyperplane orthogonal to the unit vector `normal`."""
-    return vec - 2.0 * _dot(normal, vec)[..., None] * normal
-
-
 def _to_pole(vec: Float64Array, base: Float64Array) -> Float64Array:
     """The reflection that exchanges `base` and the end of the last axis on the other side of the origin."""
     normal = base.copy()
@@ -157,13 +144,22 @@ def _to_pole(vec: Float64Array, base: Float64Array) -> Float64Array:
     return vec - (2.0 * _dot(normal, vec) / _dot(normal, normal))[..., None] * normal
 
 
-def _refuse_antipodes(cosine: Float64Array, sine: Float64Array, offset: Float64Array, name: str) -> None:
-    # the offset from -p is then all along p, up to the rounding of the projection: no direction is left in it
-    bad = np.argwhere((cosine < 0.0) & (sine <= 4.0 * _EPS * _norm(offset)))
-    if len(bad):
-        index = ", ".join(map(str, bad[0]))
-        where = f"Row {index} of `{name}`" if len(bad[0]) == 1 else f"`{name}`" + (f" at [{index}]" if index else "")
+def _polar(point: Float64Array, base: Float64Array, name: str) -> tuple[Float64Array, Float64Array, Float64Array]:
+    """Unit direction (..., D) from `base` to `point`, cosine and sine (..., 1); at equal points 0, 1 and 0."""
+    cosine = _dot(point, base)[..., None]
+    # x - (x.p) p loses the digits of small and of nearly flat angles; the offset from p or from -p, whichever is
+    # nearer, is exact there and has the same part across p
+    offset = point - np.copysign(1.0, cosine) * base
+    across = to_tangent(offset, base)
+    sine = _norm(across)[..., None]
+    # at the antipode the offset from -p is 0 or all along p, up to the rounding of the projection
+    is_antipode = (cosine < 0.0) & (sine <= 4.0 * _EPS * _norm(offset)[..., None])
+    if is_antipode.any():
+        index = ", ".join(map(str, np.argwhere(is_antipode[..., 0])[0]))
+        where = {1: f"`{name}`", 2: f"Row {index} of `{name}`"}.get(is_antipode.ndim, f"`{name}` at [{index}]")
         raise InputError(
             f"{where} must not be the antipode of its base point; the angle is pi, and every direction leads there. "
             "Choose another base point, or go through a point between."
         )
+    radius = np.hypot(cosine, sine)
+    return across / np.where(sine > 0.0, sine, 1.0), cosine / radius, sine / radius

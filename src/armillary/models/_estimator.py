@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from armillary._typing import Callback
-from armillary.exceptions import InputError
 from armillary.fitting.events import observers
 from armillary.fitting.passes import Passes
 from armillary.fitting.progress import ProgressBar
@@ -20,7 +19,7 @@ from armillary.points import Points, as_points
 from armillary.validation import check_integer
 
 
-class UnitVectorEstimator(BaseEstimator):  # type: ignore[misc]
+class UnitVectorEstimator(BaseEstimator):
     """Base of the models. Subclasses have the parameters `n_threads`, `verbose` and `callbacks`."""
 
     @property
@@ -29,16 +28,11 @@ class UnitVectorEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _points(self, X: Any, sample_weight: Any = None, *, is_new: bool) -> Points:
         """The gate. With `is_new=False`, X must have the features the model was fitted on."""
-        if not is_new:
-            check_is_fitted(self)
-        points = as_points(X, self._who, sample_weight)
-        if not is_new:
-            if points.n_features != self.n_features_in_:
-                raise InputError(
-                    f"X has {points.n_features} features, but {self._who} is expecting {self.n_features_in_} features "
-                    "as input, as in its fit. Give vectors of the same embedding."
-                )
-            validate_data(self, X, skip_check_array=True, reset=False)
+        if is_new:
+            return as_points(X, self._who, sample_weight)
+        check_is_fitted(self)
+        points = as_points(X, self._who, sample_weight, expected_features=self.n_features_in_)
+        validate_data(self, X, skip_check_array=True, reset=False)  # the column names, where there are any
         return points
 
     def _publish(self, X: Any, **fitted: Any) -> None:

@@ -158,9 +158,7 @@ class _Lloyd:
         return self.assignment.sweep(self._passes, self.state.directions)[1]
 
 
-class SphericalKMeans(  # type: ignore[misc]
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, UnitVectorEstimator
-):
+class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, UnitVectorEstimator):
     """Spherical k-means: clusters unit vectors around K directions by cosine similarity.
 
     Rows are normalised first. The fit maximises the sum of cosines between rows and the directions of their

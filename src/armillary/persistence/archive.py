@@ -50,7 +50,8 @@ def save(model: object, path: str | os.PathLike[str]) -> None:
     """Save a fitted model to one file.
 
     The file appears whole or not at all: it is written beside its place and then moved there, and what was there
-    before stays until that moment. `callbacks` are not saved, since they watch a fit and are not part of a model.
+    before stays until that moment. Not part of a model, so not saved: `callbacks`, which watch a fit, and what
+    scikit-learn keeps in private attributes, e.g. by `set_output`.
 
     Parameters
     ----------
@@ -201,7 +202,7 @@ def _unpacked(file: Path) -> tuple[dict[str, Any], dict[str, Array]]:
             # a large file from elsewhere is refused by its header, before its tensors are read
             header = _header((archive.metadata() or {}).get(_METADATA_KEY, ""), file)
             tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
-    except safetensors.SafetensorError as error:
+    except (safetensors.SafetensorError, TypeError) as error:  # TypeError: a dtype that NumPy lacks
         if not begins_like_safetensors:
             raise ArchiveError(
                 f"load reads files that armillary.save wrote; '{file}' is not a safetensors file. Check the path."

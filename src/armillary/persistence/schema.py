@@ -167,7 +167,7 @@ def to_json(value: Any, path: str, tensors: dict[str, Array]) -> Json:
     """A parameter's value as JSON that `from_json` turns back; its arrays go into `tensors` under `path`.
 
     None, bool, int, finite float, str and list stand for themselves. JSON has no word for the others, so each is an
-    object with one key: {"float": "inf"}, {"tuple": [...]}, {"dict": {...}}, {"tensor": "params/init"}.
+    object with one key: {"float": "inf"}, {"tuple": [...]}, {"dict": [[key, value], ...]}, {"tensor": "params/init"}.
 
     TypeError, with the name of the type, where a value has no place in a file.
     """
@@ -181,7 +181,7 @@ def to_json(value: Any, path: str, tensors: dict[str, Array]) -> Json:
         items = _listed(value, path, tensors)
         return items if isinstance(value, list) else {"tuple": items}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {"dict": dict(zip(value, _listed(value.values(), path, tensors), strict=True))}
+        return {"dict": [[key, item] for key, item in zip(value, _listed(value.values(), path, tensors), strict=True)]}
     # not a masked array: its mask would be lost without a word
     if type(value) in (np.ndarray, np.memmap) and value.dtype.name in _TENSOR_DTYPES:
         tensors[path] = value
@@ -210,7 +210,7 @@ def from_json(value: Any, tensors: dict[str, Array]) -> Any:
         case "tuple":
             return tuple(from_json(item, tensors) for item in content)
         case "dict":
-            return {key: from_json(item, tensors) for key, item in content.items()}
+            return {key: from_json(item, tensors) for key, item in content}
         case "tensor":
             return tensors.pop(content)
     raise ValueError(tag)

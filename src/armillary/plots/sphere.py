@@ -435,7 +435,7 @@ def _draw_axes(ax: Axes, frame: Float64Array) -> None:
         if tip[2] >= 0.0 or np.hypot(*along) > 0.9:  # the globe hides the others
             ax.plot(*np.outer(along, [1.0, 1.2]), color=_INK, linewidth=1.0, solid_capstyle="round", zorder=7.0)
             x, y = 1.2 * along + 0.055 * along / max(np.hypot(*along), 1e-9)
-            _write(ax, x, y, name, 10.0)
+            _write(ax, x, y, name)
 
 
 def _draw_poles(ax: Axes, frame: Float64Array, middle: float) -> None:
@@ -445,12 +445,13 @@ def _draw_poles(ax: Axes, frame: Float64Array, middle: float) -> None:
             if end[2] >= 0.0:
                 x, y = _lambert(end[None])[0]
                 ax.plot(x + middle, y, marker="+", markersize=6.0, color=_INK, markeredgewidth=0.8, zorder=7.0)
-                _write(ax, x + middle + 0.05, y + 0.05, prefix + name, 9.0)
+                _write(ax, x + middle + 0.05, y + 0.05, prefix + name)
 
 
-def _write(ax: Axes, x: float, y: float, word: str, size: float) -> None:
+def _write(ax: Axes, x: float, y: float, word: str) -> None:
     from matplotlib.patheffects import withStroke
 
+    size = float(np.clip(0.027 * _diameter(ax), 6.0, 12.0))
     halo = withStroke(linewidth=2.5, foreground="white", alpha=0.8)  # readable on top of points
     text = ax.text(x, y, word, color=_INK, fontsize=size, style="italic", ha="center", va="center", zorder=7.0)
     text.set_path_effects([halo])

@@ -52,6 +52,15 @@ def best_and_close(scores, margin):
 
 
 @kernel
+def count_reaching(scores, threshold):
+    """How many scores are at least `threshold`."""
+    n_reaching = np.int32(0)
+    for k in range(scores.shape[0]):
+        n_reaching += np.int32(scores[k] >= threshold)
+    return n_reaching
+
+
+@kernel
 def record(label, row, labels, changed):
     """Write a label; count the clusters a moving row leaves and enters. Returns 1 if the row moved."""
     before = labels[row]
@@ -82,10 +91,13 @@ def choose_best(scores, margin, rows, vectors, offsets, numbers, labels, changed
     n_changed = 0
     for r in range(scores.shape[0]):
         i = r if numbers is None else numbers[r]
-        top, label, n_close = best_and_close(scores[r], margin)
-        if n_close > 1:
-            label = settle(rows[i], vectors, offsets, scores[r], top - margin)
-        n_changed += record(label, i, labels, changed)
+        label = labels[i]
+        # most rows keep their label: seeing that nothing else comes near it takes a sixth of the time of an arg max
+        if label < 0 or count_reaching(scores[r], scores[r, label] - margin) > 1:
+            top, label, n_close = best_and_close(scores[r], margin)
+            if n_close > 1:
+                label = settle(rows[i], vectors, offsets, scores[r], top - margin)
+            n_changed += record(label, i, labels, changed)
         if own is not None:
             own[i], other[i] = bound_angles(scores[r], label, doubt)
     return n_changed

@@ -100,11 +100,8 @@ def small(dimension: int) -> SmallKernels:
                 for r in range(size):
                     if top[r] - second[r] <= margin:
                         label[r] = settle_all(rows[start + r], vectors, offsets)
-            n_moved = 0
             for r in range(size):
-                n_moved += labels[start + r] != label[r]
-            if n_moved > 0:
-                for r in range(size):
+                if labels[start + r] != label[r]:
                     n_changed += record(label[r], start + r, labels, changed)
         return n_changed
 
