@@ -1,0 +1,67 @@
+"""Time and memory, and the machine they were measured on."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Wall-clock time of one call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def peak_of_peer(workload: str, peer: str, n_steps: int, n_threads: int) -> int:
+    """Bytes a fit adds at its peak to a process that holds the rows: measured in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.measure", workload, peer, str(n_steps), str(n_threads)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+
+
+def _status(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+def _peak_here(workload: str, peer: str, n_steps: int, n_threads: int) -> int:
+    from benchmarks import workloads
+    from benchmarks.peers import PEERS
+
+    work = workloads.load(workload)
+    few = workloads.Workload(work.name, work.rows[: 4 * work.n_clusters], work.starts)
+    PEERS[peer](few, 1, n_threads)  # libraries loaded, code compiled
+    Path("/proc/self/clear_refs").write_text("5")  # Linux: the high-water mark starts from here
+    before = _status("VmRSS")
+    PEERS[peer](work, n_steps, n_threads)
+    return _status("VmHWM") - before
+
+
+def machine() -> dict[str, object]:
+    """What the numbers were measured on."""
+    model = platform.processor()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    libraries = ("numpy", "scipy", "scikit-learn", "numba", "faiss-cpu")
+    return {
+        "processor": model,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "libraries": {name: importlib.metadata.version(name) for name in libraries},
+    }
+
+
+if __name__ == "__main__":
+    name, peer_name, steps, threads = sys.argv[1:]
+    print(_peak_here(name, peer_name, int(steps), int(threads)))
