@@ -22,6 +22,12 @@ def unit(*numbers):
     return np.array(numbers, dtype=float) / np.linalg.norm(numbers)
 
 
+def axis(dimension, i):
+    vec = np.zeros(dimension)
+    vec[i] = 1.0
+    return vec
+
+
 def circle(n_points):
     """Points on S^1; the mean over them times 2 pi is the trapezium rule, exact to rounding for smooth functions."""
     angles = 2 * math.pi * np.arange(n_points) / n_points
@@ -56,11 +62,12 @@ def test_integrates_to_one_on_the_sphere(k):
 def test_integrates_to_one_over_the_cosine_in_any_dimension(dimension, ratio):
     # the sphere is a stack of spheres one dimension lower, of radius sin(theta) at angle theta
     k = ratio * dimension
-    mean = np.eye(dimension)[0]
+    mean = axis(dimension, 0)
+    side = axis(dimension, 1)
     peak = math.acos(vmf.mean_resultant_length(dimension, k))
 
     def density(theta):
-        point = math.cos(theta) * mean + math.sin(theta) * np.eye(dimension)[1]
+        point = math.cos(theta) * mean + math.sin(theta) * side
         log_ring = log_area(dimension - 1) + (dimension - 2) * math.log(math.sin(theta))
         return math.exp(vmf.log_density(point, mean, k) + log_ring)
 
@@ -74,7 +81,7 @@ def test_integrates_to_one_by_monte_carlo(dimension, k):
     seed, n = 11, 200_000
     points = np.random.default_rng(seed).standard_normal((n, dimension))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    ratio = np.exp(vmf.log_density(points, np.eye(dimension)[2], k) + log_area(dimension))
+    ratio = np.exp(vmf.log_density(points, axis(dimension, 2), k) + log_area(dimension))
     # under the uniform law E[ratio] = 1 and E[ratio^2] = H(2k) / H(k)^2
     order = dimension / 2 - 1
     deviation = math.sqrt(math.expm1(log_h(order, 2 * k) - 2 * log_h(order, k)) / n)
@@ -114,10 +121,10 @@ def test_closed_form_in_three_dimensions():
 @pytest.mark.parametrize("k", [1e6, 1e9, 1e12, 1e15])
 @pytest.mark.parametrize("dimension", [2, 3, 40])
 def test_far_concentrations_become_a_gaussian_in_the_tangent_space(dimension, k):
-    # at an angle of a few standard deviations; the exponent is -k (1 - cos) and log C + k tends to the Gaussian's constant
-    mean = np.eye(dimension)[0]
+    # at an angle of three standard deviations the exponent -k (1 - cos) is -9/2
+    mean, side = axis(dimension, 0), axis(dimension, 1)
     theta = 3.0 / math.sqrt(k)
-    point = np.eye(dimension)[0] * math.cos(theta) + np.eye(dimension)[1] * math.sin(theta)
+    point = math.cos(theta) * mean + math.sin(theta) * side
     gaussian = 0.5 * (dimension - 1) * math.log(k / (2 * math.pi)) - 4.5
     assert vmf.log_density(point, mean, k) == pytest.approx(gaussian, abs=1e-10 + dimension**2 / k)
 
@@ -129,7 +136,7 @@ def test_uniform_law_at_concentration_zero():
 @pytest.mark.parametrize(("dimension", "k"), [(2, 0.5), (3, 10.0), (20, 30.0), (300, 5e3)])
 def test_entropy_by_monte_carlo(dimension, k):
     seed, n = 5, 40_000
-    mean = np.eye(dimension)[-1]
+    mean = axis(dimension, 0)
     draws = vmf.sample(mean, k, n, seed)
     # the log density varies as k times the cosine, whose variance is A'
     deviation = k * math.sqrt(vmf.mean_resultant_derivative(dimension, k) / n)
