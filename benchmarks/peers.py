@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,10 +12,18 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.workloads import Workload
 
-Peer = Callable[[Workload, int, int], np.ndarray]  # (workload, n_steps, n_threads) -> centers (K, D)
+
+class Fit(NamedTuple):
+    """What a peer returns: centers (K, D) and the steps it really took (some stop when no label changes)."""
+
+    centers: np.ndarray
+    n_steps: int
 
 
-def armillary(work: Workload, n_steps: int, n_threads: int, algorithm: str = "lloyd") -> np.ndarray:
+Peer = Callable[[Workload, int, int], Fit]  # (workload, most steps, n_threads)
+
+
+def armillary(work: Workload, n_steps: int, n_threads: int, algorithm: str = "lloyd") -> Fit:
     """Ours, every row scored in every step."""
     from armillary import SphericalKMeans
 
@@ -23,16 +32,17 @@ def armillary(work: Workload, n_steps: int, n_threads: int, algorithm: str = "ll
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return model.fit(work.rows).cluster_centers_
+        model.fit(work.rows)
+    return Fit(model.cluster_centers_, model.n_iter_)
 
 
-def armillary_auto(work: Workload, n_steps: int, n_threads: int) -> np.ndarray:
+def armillary_auto(work: Workload, n_steps: int, n_threads: int) -> Fit:
     """Ours as users call it: `algorithm="auto"`."""
     return armillary(work, n_steps, n_threads, "auto")
 
 
 def _scikit_learn(algorithm: str) -> Peer:
-    def fit(work: Workload, n_steps: int, n_threads: int) -> np.ndarray:
+    def fit(work: Workload, n_steps: int, n_threads: int) -> Fit:
         from sklearn.cluster import KMeans
         from threadpoolctl import threadpool_limits
 
@@ -40,12 +50,13 @@ def _scikit_learn(algorithm: str) -> Peer:
         model = KMeans(work.n_clusters, init=starts, n_init=1, max_iter=n_steps, tol=0.0, algorithm=algorithm)
         with warnings.catch_warnings(), threadpool_limits(n_threads):
             warnings.simplefilter("ignore", ConvergenceWarning)
-            return model.fit(work.rows).cluster_centers_
+            model.fit(work.rows)
+        return Fit(model.cluster_centers_, model.n_iter_)
 
     return fit
 
 
-def faiss(work: Workload, n_steps: int, n_threads: int) -> np.ndarray:
+def faiss(work: Workload, n_steps: int, n_threads: int) -> Fit:
     """faiss-cpu with `spherical=True`; every row is used."""
     import faiss as library
 
@@ -59,10 +70,10 @@ def faiss(work: Workload, n_steps: int, n_threads: int) -> np.ndarray:
         min_points_per_centroid=1,
     )
     model.train(work.rows, init_centroids=work.starts)
-    return model.centroids
+    return Fit(model.centroids, n_steps)
 
 
-def product_alone(work: Workload, n_steps: int, n_threads: int) -> np.ndarray:
+def product_alone(work: Workload, n_steps: int, n_threads: int) -> Fit:
     """The floor: only the matrix product of every step, all rows at once, by NumPy's BLAS."""
     from threadpoolctl import threadpool_limits
 
@@ -70,7 +81,7 @@ def product_alone(work: Workload, n_steps: int, n_threads: int) -> np.ndarray:
     with threadpool_limits(n_threads, "blas"):
         for _ in range(n_steps):
             np.matmul(work.rows, work.starts.T, out=out)
-    return work.starts
+    return Fit(work.starts, n_steps)
 
 
 PEERS: dict[str, Peer] = {

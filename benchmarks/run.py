@@ -2,9 +2,9 @@
 
     python -m benchmarks.run [W1 W2 ...] [--repeats 5] [--threads 2] [--no-memory]
 
-The time of a step is (time of 11 steps - time of 1 step) / 10, so that checks, starts and set-up drop out; the
-time of a fit is that of 10 steps with everything in it. Peers take turns in every repeat and the best of the
-repeats counts: noise of a shared machine only ever adds time.
+The time of a step is (time of at most 11 steps - time of 1 step) / (steps really taken - 1), so that checks, starts
+and set-up drop out; the time of a fit is that of at most 10 steps with everything in it. Peers take turns in every
+repeat and the best of the repeats counts: noise of a shared machine only ever adds time.
 """
 
 from __future__ import annotations
@@ -39,9 +39,14 @@ def compare(name: str, repeats: int, n_threads: int, with_memory: bool) -> dict[
     rows: dict[str, Any] = {}
     for peer in peers:
         best = {n_steps: min(times) for n_steps, times in timings[peer].items()}
-        rows[peer] = {"step_seconds": (best[11] - best[1]) / 10, "fit_seconds": best[10]}
+        n_steps = PEERS[peer](work, 11, n_threads).n_steps
+        rows[peer] = {
+            "n_steps": n_steps,
+            "step_seconds": (best[11] - best[1]) / (n_steps - 1),
+            "fit_seconds": best[10],
+        }
         if peer != "product alone":
-            rows[peer]["objective"] = objective(work, PEERS[peer](work, 10, n_threads))
+            rows[peer]["objective"] = objective(work, PEERS[peer](work, 10, n_threads).centers)
             if with_memory:
                 rows[peer]["extra_bytes"] = measure.peak_of_peer(name, peer, 10, n_threads)
     shape = [int(size) for size in work.rows.shape]

@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from armillary.datasets import make_sparse_topics, make_vmf_mixture
 
 FOLDER = Path(os.environ.get("ARMILLARY_BENCH_DATA", Path(tempfile.gettempdir()) / "armillary-bench"))
+STARTS_SEED = 1
 SHARED = os.environ.get("ARMILLARY_SHARED_DATA")
 
 
@@ -117,7 +118,8 @@ def load(name: str) -> Workload:
         if path.with_suffix(".npy").exists()
         else sp.load_npz(path.with_suffix(".npz"))
     )
-    chosen = np.random.default_rng(12345).choice(rows.shape[0], n_clusters, replace=False)
+    # of this seed, no workload has converged after 11 steps
+    chosen = np.random.default_rng(STARTS_SEED).choice(rows.shape[0], n_clusters, replace=False)
     starts = rows[np.sort(chosen)]
     dense = starts.toarray() if sp.issparse(starts) else starts
     return Workload(name, rows, np.ascontiguousarray(dense, dtype=np.float32))

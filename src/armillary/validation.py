@@ -63,24 +63,25 @@ def as_matrix(X: Any, who: str, expected_features: int | None = None) -> Rows:
 
 def computing_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which rows of `dtype` are kept: float32 and float64 stay, everything else is widened."""
-    if dtype in UNIT_TOLERANCE:
-        return dtype.newbyteorder("=")
+    native = dtype.newbyteorder("=")
+    if native in UNIT_TOLERANCE:
+        return native
     narrow = (dtype.kind == "f" and dtype.itemsize < 4) or (dtype.kind in "biu" and dtype.itemsize <= 2)
     return np.dtype(np.float32 if narrow else np.float64)
 
 
 def _as_array(X: Any, who: str) -> npt.NDArray[Any]:
-    array = np.asanyarray(X)
+    try:
+        array = np.asanyarray(X)
+    except ValueError as error:
+        raise InputError(
+            f"X of {who} must be a 2-D array, one row per vector; got {_uneven_row(X) or error}. "
+            "Give every row the same number of columns."
+        ) from error
     kind = array.dtype.kind
     if kind == "O":
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputTypeError(
-                f"X of {who} must hold real numbers; got dtype object whose entries do not convert: {error}. "
-                "Select the numeric columns."
-            ) from error
-    elif kind in "US":
+        array = _from_objects(array, who)
+    elif kind in "UST":
         raise InputTypeError(
             f"X of {who} must hold real numbers; got strings (dtype {array.dtype}). "
             "Embed texts first, or convert numerals with X.astype(float)."
@@ -92,7 +93,41 @@ def _as_array(X: Any, who: str) -> npt.NDArray[Any]:
             f"X of {who} must be a 2-D array, one row per vector; got {array.ndim}-D of shape {array.shape}. "
             "Reshape your data: X.reshape(1, -1) if it is a single vector."
         )
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        row = int(np.argwhere(np.ma.getmaskarray(array))[0, 0])
+        raise InputError(
+            f"Row {row} of X has masked entries; {who} needs every number. "
+            "Drop such rows, or fill them: X.filled(value)."
+        )
     return array
+
+
+def _uneven_row(X: Any) -> str:
+    """The first row of a list that is not as long as row 0, in words; empty where there is none."""
+    lengths = [len(row) if hasattr(row, "__len__") else 1 for row in X] if isinstance(X, list | tuple) else []
+    for number, length in enumerate(lengths):
+        if length != lengths[0]:
+            return f"a row 0 of length {lengths[0]} and a row {number} of length {length}"
+    return ""
+
+
+def _from_objects(array: npt.NDArray[Any], who: str) -> Float64Array:
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(
+            f"X of {who} must hold real numbers; got dtype object, and {_first_odd_row(array)} does not convert: "
+            f"{str(error).rstrip('.')}. Select the numeric columns and drop or fill what is missing."
+        ) from error
+
+
+def _first_odd_row(array: npt.NDArray[Any]) -> str:
+    for number, row in enumerate(array if array.ndim else ()):
+        try:
+            np.asarray(row, dtype=object).astype(np.float64)
+        except (TypeError, ValueError):
+            return f"row {number}"
+    return "it"
 
 
 def _as_csr(X: Any, who: str) -> sp.csr_array | sp.csr_matrix:
@@ -123,7 +158,7 @@ def _has_duplicates(csr: sp.csr_array | sp.csr_matrix) -> bool:
 
 def _csr_blocks(csr: sp.csr_array | sp.csr_matrix) -> list[tuple[int, int]]:
     """Row ranges of about `_BLOCK_VALUES` stored values each."""
-    return row_blocks((csr.shape[0], -(-csr.nnz // csr.shape[0]) or 1))
+    return row_blocks((csr.shape[0], -(-csr.nnz // max(1, csr.shape[0]))))
 
 
 def _refuse_kind(dtype: np.dtype[Any], who: str) -> None:
@@ -172,13 +207,16 @@ def unit_block(block: npt.NDArray[Any], first_row: int, who: str) -> FloatArray:
     doubtful = np.flatnonzero(~(np.abs(_squared_norms(rows) - 1.0) <= tolerance))
     if doubtful.size == 0:
         return rows.view()
-    norms = _exact_norms(rows[doubtful], first_row + doubtful, who)
-    off = np.abs(norms - 1.0) > tolerance
+    largest = np.abs(rows[doubtful]).max(axis=1).astype(np.float64)
+    _refuse_rows(largest, first_row + doubtful, who)
+    factors = safe_factors(largest)
+    scaled = rows[doubtful] * factors[:, None]
+    norms = np.sqrt(np.vecdot(scaled, scaled))
+    off = np.abs(norms - factors) > tolerance * factors
     if not off.any():
         return rows.view()
     unit = rows.copy()
-    # divided in float64: the reciprocal of a tiny norm would overflow
-    unit[doubtful[off]] = rows[doubtful[off]].astype(np.float64) / norms[off, None]
+    unit[doubtful[off]] = scaled[off] / norms[off, None]
     return unit
 
 
@@ -193,12 +231,12 @@ def _squared_norms(rows: FloatArray) -> FloatArray:
         return squares
 
 
-def _exact_norms(rows: FloatArray, row_numbers: npt.NDArray[np.int64], who: str) -> Float64Array:
-    """float64 norms without overflow or underflow; rows that have no direction are refused."""
-    largest = np.abs(rows).max(axis=1).astype(np.float64)
-    _refuse_rows(largest, row_numbers, who)
-    scaled = rows / largest[:, None]
-    return largest * np.sqrt(np.vecdot(scaled, scaled))
+def safe_factors(largest: Float64Array) -> Float64Array:
+    """Powers of two (n,) that bring rows with these largest absolute values to where their squares neither overflow
+    nor vanish. Multiplying by them rounds nothing, so norms and directions keep their bits.
+    """
+    # past 2^1000 the factor itself would overflow; what is left is far from the ends of the range
+    return np.ldexp(1.0, -np.clip(np.frexp(largest)[1], -1000, 1000))
 
 
 def _refuse_rows(largest: Float64Array, row_numbers: npt.NDArray[np.int64], who: str) -> None:
@@ -221,9 +259,11 @@ def _refuse_rows(largest: Float64Array, row_numbers: npt.NDArray[np.int64], who:
 def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str) -> sp.csr_array | sp.csr_matrix:
     dtype = computing_dtype(matrix.dtype)
     indptr, lengths = matrix.indptr, np.diff(matrix.indptr)
-    norms = np.empty(matrix.shape[0])
+    norms, factors = np.empty(matrix.shape[0]), np.empty(matrix.shape[0])
     for start, stop in _csr_blocks(matrix):
-        values = matrix.data[indptr[start] : indptr[stop]].astype(np.float64)
+        part = slice(indptr[start], indptr[stop])
+        _refuse_columns(matrix.indices[part], lengths[start:stop], start, matrix.shape[1], who)
+        values = matrix.data[part].astype(np.float64)
         starts = indptr[start:stop] - indptr[start]
         largest = np.zeros(stop - start)
         is_filled = lengths[start:stop] > 0
@@ -231,14 +271,30 @@ def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str) -> sp.csr_array | 
             # reduceat from the starts of non-empty rows: each segment then is one row
             largest[is_filled] = np.maximum.reduceat(np.abs(values), starts[is_filled])
         _refuse_rows(largest, np.arange(start, stop), who)
-        values /= np.repeat(largest, lengths[start:stop])
-        norms[start:stop] = largest * np.sqrt(np.add.reduceat(values * values, starts))
-    is_off = np.abs(norms - 1.0) > UNIT_TOLERANCE[dtype]
+        factors[start:stop] = safe_factors(largest)
+        values *= np.repeat(factors[start:stop], lengths[start:stop])
+        norms[start:stop] = np.sqrt(np.add.reduceat(values * values, starts))
+    is_off = np.abs(norms - factors) > UNIT_TOLERANCE[dtype] * factors
     if not is_off.any() and dtype == matrix.dtype:
         return matrix
-    norms[~is_off] = 1.0
-    data = (matrix.data / np.repeat(norms, lengths)).astype(dtype)
-    return type(matrix)((data, matrix.indices, indptr), shape=matrix.shape)
+    norms[~is_off] = factors[~is_off] = 1.0
+    data = matrix.data * np.repeat(factors, lengths)
+    data /= np.repeat(norms, lengths)
+    return type(matrix)((data.astype(dtype, copy=False), matrix.indices, indptr), shape=matrix.shape)
+
+
+def _refuse_columns(
+    columns: npt.NDArray[Any], lengths: npt.NDArray[Any], first_row: int, n_features: int, who: str
+) -> None:
+    """Refuse column numbers that SciPy lets pass: compiled loops would read and write outside their arrays."""
+    if columns.size == 0 or (columns.min() >= 0 and columns.max() < n_features):
+        return
+    bad = int(np.flatnonzero((columns < 0) | (columns >= n_features))[0])
+    row = first_row + int(np.searchsorted(np.cumsum(lengths), bad, side="right"))
+    raise InputError(
+        f"Row {row} of X names column {columns[bad]}; {who} got a matrix whose columns go from 0 to {n_features - 1}. "
+        "Give the matrix its true shape."
+    )
 
 
 def check_sample_weight(sample_weight: Any, n_rows: int, who: str) -> Float64Array | None:
@@ -246,7 +302,10 @@ def check_sample_weight(sample_weight: Any, n_rows: int, who: str) -> Float64Arr
     if sample_weight is None:
         return None
     try:
-        weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
+        given = np.asarray(sample_weight)
+        if given.dtype.kind not in "fiubO":  # dates and complex numbers would convert, and lose what they are
+            raise TypeError(f"dtype {given.dtype}")
+        weights = np.asarray(given, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise InputTypeError(
             f"`sample_weight` of {who} must hold real numbers; they do not convert: {error}. Pass one number per row."
@@ -287,10 +346,17 @@ def check_integer(value: Any, name: str, who: str, *, low: int, high: int | None
 def check_number(value: Any, name: str, who: str, *, low: float, high: float = math.inf, hint: str = "") -> float:
     """A finite float in [low, high]."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if is_number and math.isfinite(value) and low <= value <= high:
+    if is_number and _is_finite(value) and low <= value <= high:
         return float(value)
     rule = f"a number >= {low:g}" if high == math.inf else f"a number in [{low:g}, {high:g}]"
     raise ParameterError(f"`{name}` of {who} must be {rule}; got {value!r}.{' ' + hint if hint else ''}")
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int beyond every float
+        return False
 
 
 def check_choice(value: Any, name: str, who: str, choices: Collection[str], *, hint: str = "") -> str:

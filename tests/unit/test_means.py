@@ -43,6 +43,25 @@ def test_rows_beyond_a_half_sphere():
     np.testing.assert_allclose(means.karcher_mean([*ring, E3, E3, E3]), E3, atol=1e-15)
 
 
+@pytest.mark.parametrize("seed", [8, 45, 106, 216, 223, 280])
+def test_rows_all_over_the_sphere_lead_downhill_to_a_minimum(seed):
+    # starts where Newton's step fails, and where the curvature is negative, among them
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((int(rng.integers(2, 8)), 4 if seed == 280 else 3))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    rows = np.round(rows, 3)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def spread(point):
+        return np.mean(sphere.angle(rows, point) ** 2)
+
+    mean = means.karcher_mean(rows)
+    assert np.linalg.norm(sphere.log(rows, mean).mean(axis=0)) <= 1e-12
+    assert spread(mean) <= spread(means.resultant_mean(rows))
+    for step in sphere.tangent_frame(mean).T:
+        assert spread(mean) < min(spread(sphere.exp(1e-3 * step, mean)), spread(sphere.exp(-1e-3 * step, mean)))
+
+
 def test_wide_rows_in_high_dimension_take_few_steps():
     # at 89 degrees the curvature is nearly gone: plain gradient steps would need thousands
     rng = np.random.default_rng(4)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import builtins
 import copy
 import io
+import logging
+import os
 import pickle
 import re
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 
@@ -170,7 +174,8 @@ def test_verbose_adds_a_bar(capfd):
     SphericalKMeans(2, random_state=0, verbose=1).fit(np.eye(3))
     out, err = capfd.readouterr()
     assert out == ""
-    assert err.startswith("SphericalKMeans  3 rows  2 clusters  objective ")
+    # a first use on this machine also says that it compiles
+    assert err.splitlines()[-1].startswith("SphericalKMeans  3 rows  2 clusters  objective ")
 
 
 def test_missing_rich_is_named(monkeypatch):
@@ -184,3 +189,21 @@ def test_missing_rich_is_named(monkeypatch):
     with pytest.raises(MissingExtraError) as caught:
         ProgressBar()
     assert str(caught.value) == ("verbose=1 needs rich, which is not installed. Run: pip install 'armillary[progress]'")
+
+
+def test_compilation_is_announced_once_and_cached_between_processes(tmp_path):
+    code = "import numpy as np, armillary; [armillary.SphericalKMeans(2, verbose=1).fit(np.eye(3)) for _ in range(2)]"
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    runs = [
+        subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stderr
+        for _ in range(2)
+    ]
+    assert runs[0].count("Compiling the kernels") == 1
+    assert "Compiling" not in runs[1]
+
+
+def test_news_leave_the_logger_as_it_was():
+    logger = logging.getLogger("armillary")
+    before = (logger.level, list(logger.handlers))
+    SphericalKMeans(2, random_state=0, verbose=1).fit(np.eye(3))
+    assert (logger.level, list(logger.handlers)) == before

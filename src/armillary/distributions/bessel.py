@@ -41,7 +41,8 @@ from armillary.geometry.sphere import log_area
 # A float where every argument is a scalar, else a Float64Array: NumPy's own convention for its functions.
 FloatOrArray: TypeAlias = Any
 
-_Curve: TypeAlias = Callable[[Float64Array, Float64Array], Float64Array]
+# Orders and concentrations (m,) to one curve (m,) or several (n, m).
+_Curves: TypeAlias = Callable[[Float64Array, Float64Array], Float64Array]
 
 # Below this radius the expansion misses digits and the series is short (at most 60 terms).
 _SERIES_RADIUS = 30.0
@@ -116,7 +117,7 @@ def log_h(order: ArrayLike, concentration: ArrayLike, *, scaled: bool = False) -
         lead = -2.0 * v * (k / (r + v + k)) if scaled else k * (k / (r + v))
         return lead + (_log_prefactor(v, k, r) + _debye(_P, v, r))
 
-    return _by_region(series, uniform, *_arguments("order", 0.0, order, concentration))
+    return _by_region(series, uniform, *_arguments("order", 0.0, order, concentration))[0]
 
 
 def log_normalizer(dimension: ArrayLike, concentration: ArrayLike) -> FloatOrArray:
@@ -139,7 +140,7 @@ def log_normalizer(dimension: ArrayLike, concentration: ArrayLike) -> FloatOrArr
         small = doublings * _LOG2_LOW + v * np.log(fraction) - v * (v / (r + k))
         return (doublings * _LOG2_HIGH - k) + (small + 0.5 * np.log(r / (2.0 * np.pi)) - _debye(_P, v, r))
 
-    return _by_region(series, uniform, *_order_arguments(dimension, concentration))
+    return _by_region(series, uniform, *_order_arguments(dimension, concentration))[0]
 
 
 def mean_resultant_length(dimension: ArrayLike, concentration: ArrayLike) -> FloatOrArray:
@@ -147,41 +148,17 @@ def mean_resultant_length(dimension: ArrayLike, concentration: ArrayLike) -> Flo
 
     The arguments broadcast; two scalars give a float.
     """
-
-    def uniform(v: Float64Array, k: Float64Array) -> Float64Array:
-        r = np.hypot(v, k)
-        return k / (r + v) - (k / r) * ((0.5 + _debye(_Q, v, r)) / r)
-
-    return _by_region(_length_series, uniform, *_order_arguments(dimension, concentration))
+    return _resultant(dimension, concentration)[0]
 
 
 def mean_resultant_complement(dimension: ArrayLike, concentration: ArrayLike) -> FloatOrArray:
     """1 - A_D(k) to full relative precision; where k is large it is close to (D - 1) / (2k)."""
-
-    def series(v: Float64Array, k: Float64Array) -> Float64Array:
-        return 1.0 - _length_series(v, k)
-
-    def uniform(v: Float64Array, k: Float64Array) -> Float64Array:
-        r = np.hypot(v, k)
-        return v / (r + v) * (1.0 + v / (r + k)) + (k / r) * ((0.5 + _debye(_Q, v, r)) / r)
-
-    return _by_region(series, uniform, *_order_arguments(dimension, concentration))
+    return _resultant(dimension, concentration)[1]
 
 
 def mean_resultant_derivative(dimension: ArrayLike, concentration: ArrayLike) -> FloatOrArray:
     """A_D'(k), positive and decreasing from 1/D: the variance of the cosine, and the Fisher information of k."""
-
-    def series(v: Float64Array, k: Float64Array) -> Float64Array:
-        # A' = A (1/k + A_{D+2} - A_D), with A/k written out so that k = 0 is no exception
-        h0, h1, h2 = (1.0 + _series(v + i, k) for i in range(3))
-        slope, next_slope = h1 / h0 / (2.0 * v + 2.0), h2 / h1 / (2.0 * v + 4.0)
-        return slope * (1.0 - k * k * (slope - next_slope))
-
-    def uniform(v: Float64Array, k: Float64Array) -> Float64Array:
-        r = np.hypot(v, k)
-        return (v / (r + v) + (0.5 - (v / r) ** 2 + _debye(_S, v, r)) / r) / r
-
-    return _by_region(series, uniform, *_order_arguments(dimension, concentration))
+    return _resultant(dimension, concentration)[2]
 
 
 def concentration_from_resultant(
@@ -234,25 +211,37 @@ def _invert(v: Float64Array, length: Float64Array, complement: Float64Array) -> 
     low = (1.0 - 1e-14) * np.maximum(bound(v, v + 2.0), bound(middle, np.sqrt(middle * (v + 1.5))))
     high = (1.0 + 1e-14) * bound(middle, v + 1.5)
     k = 0.5 * (low + high)
-    dimension = 2.0 * v + 2.0
+    is_done = np.zeros(k.shape, dtype=bool)
     # A is concave, so a step from below never passes the root, and one from above that falls below `low` is
     # caught there: the iteration converges from any start in the bracket, in 2 to 5 steps.
     for _ in range(20):
-        excess = np.where(
-            length < 0.5,
-            mean_resultant_length(dimension, k) - length,
-            complement - mean_resultant_complement(dimension, k),
-        )
-        step = excess / mean_resultant_derivative(dimension, k)
-        k = np.clip(k - step, low, high)
-        # quadratic convergence: what is left is about the square of this
-        if np.all(np.abs(step) <= 1e-9 * k):
+        own_length, own_complement, slope = _resultant(2.0 * v + 2.0, k)
+        step = np.where(length < 0.5, own_length - length, complement - own_complement) / slope
+        # a root does not move once found: its bits do not depend on its neighbours
+        k = np.where(is_done, k, np.clip(k - step, low, high))
+        # convergence is quadratic: what is left is about the square of this
+        is_done |= np.abs(step) <= 1e-8 * k
+        if is_done.all():
             break
     return k
 
 
-def _length_series(v: Float64Array, k: Float64Array) -> Float64Array:
-    return k / (2.0 * v + 2.0) * ((1.0 + _series(v + 1.0, k)) / (1.0 + _series(v, k)))
+def _resultant(dimension: ArrayLike, concentration: ArrayLike) -> list[FloatOrArray]:
+    """A, 1 - A and A' together, since they share their sums."""
+
+    def series(v: Float64Array, k: Float64Array) -> Float64Array:
+        h = 1.0 + _series(v + np.arange(3.0)[:, None], k)
+        # A/k in D and in D + 2 dimensions; A' = A (1/k + A_{D+2} - A_D) is then no exception at k = 0
+        slope, next_slope = h[1] / h[0] / (2.0 * v + 2.0), h[2] / h[1] / (2.0 * v + 4.0)
+        return np.stack([k * slope, 1.0 - k * slope, slope * (1.0 - k * k * (slope - next_slope))])
+
+    def uniform(v: Float64Array, k: Float64Array) -> Float64Array:
+        r = np.hypot(v, k)
+        less = (k / r) * ((0.5 + _debye(_Q, v, r)) / r)
+        derivative = (v / (r + v) + (0.5 - (v / r) ** 2 + _debye(_S, v, r)) / r) / r
+        return np.stack([k / (r + v) - less, v / (r + v) * (1.0 + v / (r + k)) + less, derivative])
+
+    return _by_region(series, uniform, *_order_arguments(dimension, concentration), n_curves=3)
 
 
 def _series(v: Float64Array, k: Float64Array) -> Float64Array:
@@ -282,26 +271,26 @@ def _debye(table: Float64Array, v: Float64Array, r: Float64Array) -> Float64Arra
 
 def _log_prefactor(v: Float64Array, k: Float64Array, r: Float64Array) -> Float64Array:
     """What log H has besides r - v and the Debye sum: logarithms and Gamma(v+1), (m,)."""
-    small = v < _STIRLING_ORDER
-    out = np.empty_like(r)
-    vs, rs = v[small], r[small]
-    out[small] = vs * (1.0 + np.log(2.0 / (vs + rs))) - 0.5 * np.log(2.0 * np.pi * rs) + gammaln(vs + 1.0)
-    large = ~small
-    vl, rl, kl = v[large], r[large], k[large]
-    growth = kl * (kl / (rl + vl)) / vl
-    remainder = np.zeros_like(vl)
+    # each form is finite on the other's side too, so both are taken everywhere
+    gamma_form = v * (1.0 + np.log(2.0 / (v + r))) - 0.5 * np.log(2.0 * np.pi * r) + gammaln(v + 1.0)
+    large = np.maximum(v, 1.0)
+    growth = k * (k / (r + v)) / large
+    remainder = np.zeros_like(v)
     for coefficient in reversed(_STIRLING):
-        remainder = (remainder / vl + coefficient) / vl
-    out[large] = remainder - vl * np.log1p(0.5 * growth) - 0.5 * np.log1p(growth)
-    return out
+        remainder = (remainder / large + coefficient) / large
+    stirling_form = remainder - v * np.log1p(0.5 * growth) - 0.5 * np.log1p(growth)
+    return np.where(v < _STIRLING_ORDER, gamma_form, stirling_form)
 
 
-def _by_region(series: _Curve, uniform: _Curve, v: Float64Array, k: Float64Array) -> FloatOrArray:
-    out = np.empty(k.shape)
+def _by_region(
+    series: _Curves, uniform: _Curves, v: Float64Array, k: Float64Array, n_curves: int = 1
+) -> list[FloatOrArray]:
+    """Each curve at each point, by the formula of the point's region: arrays of the shape of k, or floats."""
     near = (np.hypot(v, k) < _SERIES_RADIUS) | (k <= 2.0 * np.sqrt(v + 1.0))
-    out[near] = series(v[near], k[near])
-    out[~near] = uniform(v[~near], k[~near])
-    return out if out.ndim else float(out)
+    curves = np.empty((n_curves, *k.shape))
+    curves[:, near] = series(v[near], k[near])
+    curves[:, ~near] = uniform(v[~near], k[~near])
+    return [curve if curve.ndim else float(curve) for curve in curves]
 
 
 def _order_arguments(
@@ -330,5 +319,6 @@ def _arguments(
     good = (second >= 0.0) & (second <= maximum) & np.isfinite(second)
     if not good.all():
         rule = "a finite number >= 0" if maximum == np.inf else f"a number from 0 to {maximum:g}"
-        raise ParameterError(f"`{name}` must be {rule}; got {second[~good][0]}. Clip rounding before the call.")
+        hint = "0 is the uniform law" if maximum == np.inf else "Clip what rounding adds before the call"
+        raise ParameterError(f"`{name}` must be {rule}; got {second[~good][0]}. {hint}.")
     return first, second

@@ -139,14 +139,14 @@ def fit(points: ArrayLike | Rows, weights: ArrayLike | None = None) -> Fit:
     rows = unit_rows(points, "vmf.fit")
     n_rows, dimension = rows.shape
     given = check_sample_weight(weights, n_rows, "vmf.fit")
-    heft = np.ones(n_rows) if given is None else given
-    total = float(heft.sum())
+    row_weights = np.ones(n_rows) if given is None else given
+    total = float(row_weights.sum())
     if isinstance(rows, np.ndarray):
         resultant = np.zeros(dimension)
         for start, block in _float64_blocks(rows):
-            resultant += heft[start : start + len(block)] @ block
+            resultant += row_weights[start : start + len(block)] @ block
     else:
-        resultant = unit_rows(rows.astype(np.float64), "vmf.fit").T @ heft
+        resultant = unit_rows(rows.astype(np.float64), "vmf.fit").T @ row_weights
     length = float(np.linalg.norm(resultant)) / total
     # what rounding leaves of n unit vectors that cancel, seen as a random walk
     if length <= 4.0 * _EPS * np.sqrt(n_rows):
@@ -159,14 +159,16 @@ def fit(points: ArrayLike | Rows, weights: ArrayLike | None = None) -> Fit:
     if length > 0.5:
         # 1 - x.m = |x - m|^2 / 2, which has digits where 1 - length has none
         spread = sum(
-            float(heft[start : start + len(block)] @ _versine(block, mean)) for start, block in _float64_blocks(rows)
+            float(row_weights[start : start + len(block)] @ _versine(block, mean))
+            for start, block in _float64_blocks(rows)
         )
         complement = min(spread / total, 0.5)
-    # rows equal to the bit differ from their mean by its rounding
-    if complement <= 32.0 * _EPS**2:
+    # equal rows still differ from their mean, by its rounding
+    if complement < 1e-20 and _are_equal(rows, row_weights):
+        n_equal = np.count_nonzero(row_weights)
         raise InputError(
-            f"The rows of vmf.fit must not all be equal; {np.count_nonzero(heft)} with positive weight are, and the "
-            "likelihood grows without bound with the concentration. Give rows that differ, or set a concentration."
+            f"The rows of vmf.fit must not all be equal; {n_equal} with positive weight are, and the likelihood grows "
+            "without bound with the concentration. Give rows that differ, or set a concentration."
         )
     concentration = concentration_from_resultant(dimension, min(length, 1.0), complement=complement)
     per_row = -log_area(dimension) - log_h(dimension / 2 - 1, concentration, scaled=True) - concentration * complement
@@ -277,24 +279,29 @@ def _draw_cosines(
             # the inverse of the distribution function of 1 - cosine; uniform < 1 keeps log1p finite
             versine = -np.log1p(uniform * np.expm1(-2.0 * concentration)) / concentration
         return 1.0 - versine, np.sqrt(versine * np.maximum(2.0 - versine, 0.0))
-    # Wood 1994. Envelope parameter b in (0, 1]; all that follows is free of differences of near equals.
+    # Wood 1994: a Beta proposal z, seen through an envelope with parameter b in (0, 1]
     freedom = dimension - 1.0
     b = freedom / (2.0 * concentration + np.hypot(2.0 * concentration, freedom))
-    accepted: list[Float64Array] = []
+    accepted = [np.empty(0)]
     missing = size
     while missing > 0:
-        # at least 0.65 of the proposals are accepted
+        # about 0.66 of the proposals are accepted at worst
         z = rng.beta(freedom / 2.0, freedom / 2.0, missing + missing // 2 + 8)
-        s = (1.0 - z) + b * z
-        log_accept = concentration * (2.0 * b * (1.0 - 2.0 * z) / ((1.0 + b) * s)) + freedom * np.log(
-            (1.0 + b) / (2.0 * s)
-        )
         # a standard exponential is minus the log of a uniform
-        accepted.append(z[-rng.standard_exponential(len(z)) <= log_accept][:missing])
+        is_accepted = -rng.standard_exponential(len(z)) <= _log_acceptance(z, b, freedom, concentration)
+        accepted.append(z[is_accepted][:missing])
         missing -= len(accepted[-1])
-    z = np.concatenate(accepted) if accepted else np.empty(0)
+    z = np.concatenate(accepted)
     s = (1.0 - z) + b * z
     return 1.0 - 2.0 * b * z / s, 2.0 * np.sqrt(b * z * (1.0 - z)) / s
+
+
+def _log_acceptance(z: Float64Array, b: float, freedom: float, concentration: float) -> Float64Array:
+    """At most 0, and 0 at z = 1/2; Wood's difference of two numbers of size `concentration`, taken by hand."""
+    s = (1.0 - z) + b * z
+    gain = concentration * (2.0 * b / (1.0 + b) * ((1.0 - 2.0 * z) / s))
+    total: Float64Array = gain + freedom * np.log((1.0 + b) / (2.0 * s))
+    return total
 
 
 def _natural_parameter(
@@ -315,6 +322,17 @@ def _float64_blocks(rows: Rows) -> Iterator[tuple[int, Float64Array]]:
         block = (part if isinstance(part, np.ndarray) else part.toarray()).astype(np.float64)
         block /= np.sqrt(_cosine(block, block))[:, None]
         yield start, block
+
+
+def _are_equal(rows: Rows, row_weights: Float64Array) -> bool:
+    """Whether all rows of positive weight have the direction of the first, up to the rounding of their norms."""
+    first: Float64Array | None = None
+    for start, block in _float64_blocks(rows):
+        kept = block[row_weights[start : start + len(block)] > 0.0]
+        first = kept[0] if first is None and len(kept) else first
+        if first is not None and np.any(_versine(kept, first) > 8.0 * _EPS**2):
+            return False
+    return True
 
 
 def _cosine(rows: Any, direction: Float64Array) -> Float64Array:

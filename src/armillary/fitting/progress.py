@@ -9,11 +9,12 @@ terminal (a log file, a notebook, a pipe) only that last line is written.
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
 from armillary.exceptions import MissingExtraError
-from armillary.fitting.events import FitEvent
+from armillary.fitting.events import FitEvent, logger
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -63,6 +64,7 @@ class ProgressBar:
         # A notebook counts as "not a terminal": rich's display for notebooks would need one more library.
         self._screen = self.console or Console(stderr=True, force_jupyter=False)
         self._pace = _Pace(event)
+        self._news = _News(self._screen)
         if self._screen.is_terminal:
             # The refresh thread asks for the picture, so a step costs no drawing and the clock runs between steps.
             self._live = Live(
@@ -76,10 +78,11 @@ class ProgressBar:
     def _close(self, event: FitEvent) -> None:
         if self._live is not None:
             self._live.stop()
+        self._news.close()
         self._screen.print(_result(event), soft_wrap=True, markup=False, highlight=False)
         # between fits a bar holds no console of its own, so that an estimator that has one can be pickled
         self._live = None
-        del self._screen
+        del self._screen, self._news
 
     def _picture(self) -> RenderableType:
         """The two lines at the moment of drawing."""
@@ -101,6 +104,29 @@ class ProgressBar:
         )
         above.width = min(self._screen.width, _MAX_WIDTH)
         return Group(above, Text(_numbers(event), no_wrap=True, overflow="ellipsis"))
+
+
+class _News(logging.Handler):
+    """Shows what the library logs at INFO (that it compiles, say) while a bar is up."""
+
+    def __init__(self, screen: Console) -> None:
+        super().__init__(logging.INFO)
+        self._screen = screen
+        self._level_before = logger.level
+        if not logger.isEnabledFor(logging.INFO):
+            logger.setLevel(logging.INFO)
+        logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line above the bar."""
+        if record.levelno == logging.INFO:
+            self._screen.print(record.getMessage(), soft_wrap=True, markup=False, highlight=False)
+
+    def close(self) -> None:
+        """Leave the logger as it was."""
+        logger.removeHandler(self)
+        logger.setLevel(self._level_before)
+        super().close()
 
 
 class _Pace:

@@ -36,6 +36,36 @@ def _blas() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
+class _OneBlasThread:
+    """Holds BLAS to one thread while any pool is open: the first to open sets the limit, the last to close lifts it.
+
+    The limit belongs to the process. Were each pool to restore what it found, the last of two that overlap (fits in
+    two threads) would find, and for ever leave, the limit of the first.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._n_open = 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._n_open == 0:
+                self._limit = _blas().limit(limits=1)
+            self._n_open += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._n_open -= 1
+            if self._n_open == 0:
+                self._limit.restore_original_limits()
+
+
+_one_blas_thread = _OneBlasThread()
+
+
 class Workers:
     """A pool of `n_threads` threads, the calling one included. A context manager."""
 
@@ -45,7 +75,7 @@ class Workers:
         self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
-        self._cleanup.enter_context(_blas().limit(limits=1))
+        self._cleanup.enter_context(_one_blas_thread)
         return self
 
     def __exit__(

@@ -289,8 +289,8 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             )
             chain: Any = run.chain
             final = chain.settle()
+            value = objective(chain.state, final)
         self._warn(run, final)
-        value = objective(chain.state, final)
         self._publish(
             X,
             **_fitted(chain.state),
@@ -320,7 +320,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             _, batch = assignment.sweep(passes, state.directions)
             state = update(state, state.statistics.merge(batch))
             _, final = assignment.sweep(passes, state.directions)
-        value = objective(state, final)
+            value = objective(state, final)
         self._publish(
             X,
             **_fitted(state),
@@ -352,7 +352,8 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         assignment = HardAssignment(points.n_rows, is_bounded=False)
         with self._passes(points) as passes:
             _, statistics = assignment.sweep(passes, self._state().directions)
-        return -max(0.0, points.total_weight - objective(self._state(), statistics))
+            value = objective(self._state(), statistics)
+        return -max(0.0, points.total_weight - value)
 
     def _state(self) -> State:
         return State(self.cluster_centers_, DirectionalStatistics(self.counts_, self.resultants_))

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array
+from armillary.validation import safe_factors
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +26,8 @@ class DirectionalStatistics:
     @property
     def lengths(self) -> Float64Array:
         """Lengths (K,) of the resultants."""
-        return np.sqrt(np.vecdot(self.resultants, self.resultants))
+        scaled, factors = self._scaled()
+        return np.sqrt(np.vecdot(scaled, scaled)) / factors
 
     def add(self, cluster: int, row: Float64Array, weight: float = 1.0) -> DirectionalStatistics:
         """One more row in `cluster`."""
@@ -53,8 +55,14 @@ class DirectionalStatistics:
 
     def directions(self, otherwise: Float64Array) -> Float64Array:
         """Unit resultants (K, D). Rows can cancel; the direction is then undefined and `otherwise` (K, D) is kept."""
-        lengths = self.lengths
+        scaled, factors = self._scaled()
+        norms = np.sqrt(np.vecdot(scaled, scaled))
         # below this the resultant is the rounding of the sum, not a direction
-        has_direction = lengths > 1e-12 * np.maximum(self.counts, np.finfo(np.float64).tiny)
-        safe = np.where(has_direction, lengths, 1.0)
-        return np.where(has_direction[:, None], self.resultants / safe[:, None], otherwise)
+        has_direction = norms / factors > 1e-12 * np.maximum(self.counts, np.finfo(np.float64).tiny)
+        safe = np.where(has_direction, norms, 1.0)
+        return np.where(has_direction[:, None], scaled / safe[:, None], otherwise)
+
+    def _scaled(self) -> tuple[Float64Array, Float64Array]:
+        """Resultants times powers of two (K,), and these: weights of any size leave squares in range."""
+        factors = safe_factors(np.abs(self.resultants).max(axis=1, initial=0.0))
+        return self.resultants * factors[:, None], factors

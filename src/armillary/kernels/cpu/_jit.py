@@ -1,11 +1,17 @@
-"""The one decorator of the CPU kernels: compiled on first use, kept on disk, free of the interpreter lock."""
+"""The one decorator of the CPU kernels: compiled on first use, kept on disk, free of the interpreter lock.
+
+A first use that finds nothing on disk takes a second or so for each kind of rows, and says so on the logger "armillary"
+at level INFO, which `verbose=1` shows.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numba
+from numba.core import event
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,3 +27,24 @@ def kernel(function: F | None = None, *, fastmath: frozenset[str] | None = None)
         return numba.njit(inner, cache=True, nogil=True, error_model="numpy", fastmath=set(fastmath or ()))
 
     return decorate if function is None else decorate(function)
+
+
+class _Announcer(event.Listener):
+    """Says once per process that kernels are being compiled rather than read from disk."""
+
+    def __init__(self) -> None:
+        self._has_spoken = False
+
+    def on_start(self, event: Any) -> None:
+        is_ours = event.data["dispatcher"].py_func.__module__.startswith("armillary.")
+        if is_ours and not self._has_spoken:
+            self._has_spoken = True
+            logging.getLogger("armillary").info(
+                "Compiling the kernels for this kind of rows: a few seconds, once per machine."
+            )
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to say."""
+
+
+event.register("numba:compile", _Announcer())

@@ -44,6 +44,14 @@ class PreparedRule:
         return np.float32(self.margin_constant + n_terms * self.margin_per_term)
 
     @cached_property
+    def padded32(self) -> npt.NDArray[np.float32]:
+        """`matrix32` with zero columns up to a multiple of 8: loops over whole vectors take half the time at K = 20."""
+        n_features, n_clusters = self.matrix32.shape
+        padded = np.zeros((n_features, -(-n_clusters // 8) * 8), np.float32)
+        padded[:, :n_clusters] = self.matrix32
+        return padded
+
+    @cached_property
     def matrix(self) -> Float64Array:
         """The (D, K) transpose of the vectors."""
         return np.ascontiguousarray(self.vectors.T)
@@ -141,7 +149,7 @@ def _assign_listed(
             sparse.assign_best(
                 *rows[:3],
                 numbers,
-                rule.matrix32,
+                rule.padded32,
                 rule.offsets32,
                 (rule.margin_constant, rule.margin_per_term),
                 rule.vectors,

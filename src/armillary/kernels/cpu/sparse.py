@@ -11,7 +11,7 @@ from armillary.kernels.cpu.philox import uniform
 
 @kernel
 def _score_row(data, indices, start, stop, matrix, offsets, out):
-    """Scores of one row in the dtype of `matrix` (D, K)."""
+    """Scores of one row in the dtype of `out`; `matrix` (D, >= K) may have more columns than there are offsets."""
     for k in range(out.shape[0]):
         out[k] = 0.0
     for p in range(start, stop):
@@ -19,7 +19,7 @@ def _score_row(data, indices, start, stop, matrix, offsets, out):
         column = matrix[indices[p]]
         for k in range(out.shape[0]):
             out[k] += value * column[k]
-    for k in range(out.shape[0]):
+    for k in range(offsets.shape[0]):
         out[k] += offsets[k]
 
 
@@ -61,14 +61,15 @@ def assign_best(
     `margins` are the constant part of the filter's doubt and the part for each non-zero. `own` and `other`
     receive bounds on angles as in `choose.choose_best`.
     """
-    n_clusters = matrix32.shape[1]
+    n_clusters = offsets32.shape[0]
     n_rows = indptr.shape[0] - 1 if numbers is None else numbers.shape[0]
-    score = np.empty(n_clusters, np.float32)
+    padded = np.empty(matrix32.shape[1], np.float32)
+    score = padded[:n_clusters]
     n_changed = 0
     for r in range(n_rows):
         i = r if numbers is None else numbers[r]
         start, stop = indptr[i], indptr[i + 1]
-        _score_row(data, indices, start, stop, matrix32, offsets32, score)
+        _score_row(data, indices, start, stop, matrix32, offsets32, padded)
         margin = np.float32(margins[0] + (stop - start) * margins[1])
         top, label, n_close = best_and_close(score, margin)
         if n_close > 1:

@@ -1,0 +1,759 @@
+"""The kernel contract, function by function: CPU against the NumPy reference, and labels against their definition.
+
+Labels have no tolerance: the contract names the order in which products are added, so `defined_scores` repeats it
+with one rounding per operation and the arg max must be equal, whatever the filter did before. Everything else is held
+to rounding bounds worked out from the number of terms and the size of the numbers.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import subprocess
+import sys
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy import stats
+
+from armillary.exceptions import ParameterError
+from armillary.kernels import contract, reference
+from armillary.kernels.contract import AffineRule, AngleBounds
+from armillary.kernels.cpu import blocks as cpu
+from armillary.kernels.cpu import choose, dense
+from armillary.kernels.cpu.exponential import exp_nonpositive
+from armillary.kernels.cpu.philox import philox, uniform
+from armillary.kernels.select import kernels_for
+from armillary.points import SparseBlock
+
+U32, U64 = 2.0**-24, 2.0**-53  # half units in the last place
+DIMENSIONS = (2, 3, 5, 16, 17, 40, 300)
+CLUSTERS = (1, 2, 7, 33)
+SLOPES = (1.0, 50.0, 1e5)
+KINDS = ("dense", "csr")
+DTYPES = (np.float32, np.float64)
+N_ROWS = 2 * 256 + 7  # two tiles, and a tail that is a multiple of neither the tile nor the four banks
+
+every_shape = pytest.mark.parametrize("dimension", DIMENSIONS)
+every_width = pytest.mark.parametrize("n_clusters", CLUSTERS)
+every_kind = pytest.mark.parametrize("kind", KINDS)
+every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.__name__)
+
+
+def units(rng, *shape):
+    vectors = rng.standard_normal(shape)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def sparse_block(rows):
+    """The rows as a block in the middle of a larger CSR matrix, so that its `indptr` does not start at 0."""
+    around = np.ones((3, rows.shape[1]), rows.dtype)
+    whole = sp.csr_array(np.concatenate([around, rows, around]))
+    return SparseBlock(whole.data, whole.indices, whole.indptr[3 : 4 + len(rows)], rows.shape[1])
+
+
+def make_rows(rng, n_rows, dimension, dtype, kind):
+    """A block, and the same rows as a dense array. CSR rows have from 0 to D entries, and some have none."""
+    rows = units(rng, n_rows, dimension).astype(dtype)
+    if kind == "dense":
+        return rows, rows
+    kept = rng.random((n_rows, dimension)) < rng.random((n_rows, 1))
+    kept[rng.random(n_rows) < 0.05] = False
+    rows = np.where(kept, rows, 0).astype(np.float64)
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    rows = (rows / np.where(norms > 0.0, norms, 1.0)).astype(dtype)
+    return sparse_block(rows), rows
+
+
+def make_rule(rng, n_clusters, dimension, slope, has_offsets):
+    offsets = slope * rng.standard_normal(n_clusters) if has_offsets else np.zeros(n_clusters)
+    lengths = slope * rng.uniform(0.2, 1.0, (n_clusters, 1))
+    return AffineRule(lengths * units(rng, n_clusters, dimension), offsets)
+
+
+def rules(rng, n_clusters, dimension):
+    for slope in SLOPES:
+        for has_offsets in (False, True):
+            yield make_rule(rng, n_clusters, dimension, slope, has_offsets)
+
+
+def defined_scores(rows, rule):
+    """float64 scores as the contract defines them: products added in column order, then the offset."""
+    total = np.zeros((len(rows), len(rule.vectors)))
+    for d in range(rows.shape[1]):
+        total += rows[:, d, None].astype(np.float64) * rule.vectors[:, d]
+    return total + rule.offsets
+
+
+def size_of(rule):
+    """The largest number a score can hold on its way."""
+    return float(np.linalg.norm(rule.vectors, axis=1).max() + np.abs(rule.offsets).max())
+
+
+def score_doubt(rows, rule, half_ulp):
+    """Bound on the rounding of a score: a cast of each factor, D products and sums, the offset, in any order."""
+    return 2.0 * (rows.shape[1] + 4) * half_ulp * size_of(rule)
+
+
+def soft_doubt(kind, rows, rule):
+    """The same for the scores of a softmax, which are float32 in one case only."""
+    in_float32 = kind == "dense" and rows.dtype == np.float32 and rows.shape[1] > cpu.SMALL_DIMENSION
+    is_short = np.linalg.norm(rule.vectors, axis=1).max() < contract.FLOAT32_SLOPE_LIMIT
+    return score_doubt(rows, rule, U32 if in_float32 and is_short else U64)
+
+
+def assign(rows, rule, labels, kernels=cpu):
+    """Labels, how many changed, and the counters, from `labels` before."""
+    labels, changed = labels.copy(), np.zeros(len(rule.vectors), np.int64)
+    n_changed = kernels.assign_best(rows, kernels.prepare(rule), labels, changed)
+    return labels, n_changed, changed
+
+
+def from_nowhere(rows):
+    return np.full(len(rows), -1, np.int32)
+
+
+# ------------------------------------------------------------------------------------------------------ contract
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_a_device_offers_every_function_of_the_contract(device):
+    kernels = kernels_for(device)
+    for name, asked in inspect.getmembers(contract.Kernels, inspect.isfunction):
+        if not name.startswith("_"):
+            parameters = list(inspect.signature(asked).parameters)[1:]
+            assert list(inspect.signature(getattr(kernels, name)).parameters) == parameters, name
+
+
+def test_an_unknown_device_is_named():
+    with pytest.raises(ParameterError) as caught:
+        kernels_for("tpu")
+    assert str(caught.value) == (
+        "`device` must be one of 'cpu', 'reference'; got 'tpu'. There is no other implementation here."
+    )
+
+
+# -------------------------------------------------------------------------------------------------------- scores
+
+
+@every_shape
+@every_width
+@every_dtype
+@every_kind
+def test_scores(dimension, n_clusters, dtype, kind):
+    rng = np.random.default_rng([1, dimension, n_clusters])
+    block, rows = make_rows(rng, N_ROWS, dimension, dtype, kind)
+    for rule in rules(rng, n_clusters, dimension):
+        wanted = np.empty((N_ROWS, n_clusters))
+        reference.scores(block, rule, wanted)
+        for out_dtype, half_ulp in ((np.float32, U32), (np.float64, U64)):
+            out = np.full((N_ROWS, n_clusters), np.nan, out_dtype)
+            cpu.scores(block, cpu.prepare(rule), out)
+            np.testing.assert_allclose(out, wanted, rtol=0, atol=score_doubt(rows, rule, half_ulp))
+
+
+# ------------------------------------------------------------------------------------------------------- arg max
+
+
+@every_shape
+@every_width
+@every_dtype
+@every_kind
+def test_labels_are_the_arg_max_of_the_float64_scores(dimension, n_clusters, dtype, kind):
+    rng = np.random.default_rng([2, dimension, n_clusters])
+    block, rows = make_rows(rng, N_ROWS, dimension, dtype, kind)
+    before = rng.integers(-1, n_clusters, N_ROWS).astype(np.int32)
+    for rule in rules(rng, n_clusters, dimension):
+        wanted = defined_scores(rows, rule).argmax(axis=1)
+        moved = wanted != before
+        counters = np.bincount(wanted[moved], minlength=n_clusters)
+        counters += np.bincount(before[moved & (before >= 0)], minlength=n_clusters)
+        labels, n_changed, changed = assign(block, rule, before)
+        assert labels.dtype == np.int32
+        np.testing.assert_array_equal(labels, wanted)
+        assert n_changed == moved.sum()
+        np.testing.assert_array_equal(changed, counters)
+        again, n_changed, changed = assign(block, rule, labels)
+        np.testing.assert_array_equal(again, wanted)
+        assert n_changed == 0
+        assert not changed.any()
+
+        # the reference adds products in BLAS's order: equal but where its two best scores are equal to rounding
+        table = np.sort(defined_scores(rows, rule), axis=1)
+        is_clear = np.ones(N_ROWS, bool) if n_clusters == 1 else table[:, -1] - table[:, -2] > 1e-13 * size_of(rule)
+        oracle, _, _ = assign(block, rule, before, kernels=reference)
+        np.testing.assert_array_equal(labels[is_clear], oracle[is_clear])
+
+
+def test_counters_are_added_to_and_the_reference_counts_alike():
+    rng = np.random.default_rng(20)
+    rows, rule = units(rng, 50, 3), make_rule(rng, 4, 3, 1.0, False)
+    before = rng.integers(-1, 4, 50).astype(np.int32)
+    one, other = np.arange(4), np.arange(4)
+    n_one = cpu.assign_best(rows, cpu.prepare(rule), before.copy(), one)
+    n_other = reference.assign_best(rows, reference.prepare(rule), before.copy(), other)
+    assert n_one == n_other > 0
+    np.testing.assert_array_equal(one, other)
+    assert (one > np.arange(4)).any()
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 3, 4, 5, 255, 256, 257, 511, 513])
+@pytest.mark.parametrize("dimension", [3, 17])
+@every_kind
+def test_any_number_of_rows(n_rows, dimension, kind):
+    rng = np.random.default_rng([3, n_rows])
+    block, rows = make_rows(rng, n_rows, dimension, np.float64, kind)
+    rule = make_rule(rng, 5, dimension, 50.0, True)
+    labels, n_changed, _ = assign(block, rule, from_nowhere(rows))
+    np.testing.assert_array_equal(labels, defined_scores(rows, rule).argmax(axis=1))
+    assert n_changed == n_rows
+    sums = np.zeros(5), np.zeros((5, dimension))
+    cpu.add_rows(block, None, labels, np.ones(5, bool), *sums)
+    np.testing.assert_array_equal(sums[0], np.bincount(labels, minlength=5))
+    soft = np.zeros(5), np.zeros((5, dimension))
+    cpu.add_soft(block, cpu.prepare(rule), None, *soft)
+    assert math.isclose(soft[0].sum(), n_rows, rel_tol=1e-14, abs_tol=0)
+
+
+@every_shape
+@every_dtype
+@every_kind
+def test_exact_ties_go_to_the_smallest_cluster(dimension, dtype, kind):
+    rng = np.random.default_rng([4, dimension])
+    block, rows = make_rows(rng, N_ROWS, dimension, dtype, kind)
+    vectors = units(rng, 3, dimension)
+    # clusters 0, 3 and 6 are one direction, 1 and 4 another, 2 and 5 the third
+    rule = AffineRule(vectors[[0, 1, 2, 0, 1, 2, 0]], np.full(7, 0.25))
+    wanted = defined_scores(rows, rule)[:, :3].argmax(axis=1)
+    # coming from a tied cluster must not keep a row there
+    for start in (-1, 0, 3, 4, 5, 6):
+        labels, _, _ = assign(block, rule, np.full(N_ROWS, start, np.int32))
+        np.testing.assert_array_equal(labels, wanted)
+
+
+@every_shape
+@every_dtype
+@every_kind
+def test_all_scores_equal(dimension, dtype, kind):
+    rng = np.random.default_rng([5, dimension])
+    block, _ = make_rows(rng, 300, dimension, dtype, kind)
+    rule = AffineRule(np.zeros((6, dimension)), np.full(6, -7.0))
+    for start in (-1, 2):
+        labels, _, _ = assign(block, rule, np.full(300, start, np.int32))
+        assert not labels.any()
+
+
+@every_shape
+@every_dtype
+@every_kind
+def test_duplicate_rows_get_one_label(dimension, dtype, kind):
+    rng = np.random.default_rng([6, dimension])
+    _, distinct = make_rows(rng, 5, dimension, dtype, kind)
+    rows = distinct[np.arange(600) % 5]
+    block = sparse_block(rows) if kind == "csr" else rows
+    # directions as far from each row as rounding: any difference in a score would show
+    vectors = units(rng, 2, dimension)
+    rule = AffineRule(np.concatenate([vectors, vectors + 1e-16 * rng.standard_normal(vectors.shape)]), np.zeros(4))
+    labels, _, _ = assign(block, rule, from_nowhere(rows))
+    np.testing.assert_array_equal(labels.reshape(-1, 5), np.tile(labels[:5], (120, 1)))
+    np.testing.assert_array_equal(labels, defined_scores(rows, rule).argmax(axis=1))
+
+
+@every_shape
+@every_dtype
+@every_kind
+@pytest.mark.parametrize("gap", [1e-6, 1e-9, 1e-12, 1e-15])
+def test_near_ties_are_settled_in_float64(dimension, dtype, kind, gap):
+    rng = np.random.default_rng([7, dimension])
+    block, rows = make_rows(rng, N_ROWS, dimension, dtype, kind)
+    vectors = units(rng, 4, dimension)
+    shifted = vectors + gap * rng.standard_normal(vectors.shape)
+    rule = AffineRule(np.concatenate([vectors, shifted, shifted[::-1]]), np.zeros(12))
+    scores = defined_scores(rows, rule)
+    # the planted tie is one that float32 cannot see
+    as_float32 = rows.astype(np.float32) @ rule.vectors.astype(np.float32).T
+    if gap == 1e-9:
+        assert (as_float32.argmax(axis=1) != scores.argmax(axis=1)).mean() > 0.1
+    for start in (-1, 11):
+        labels, _, _ = assign(block, rule, np.full(N_ROWS, start, np.int32))
+        np.testing.assert_array_equal(labels, scores.argmax(axis=1))
+
+
+@every_shape
+@every_dtype
+@every_kind
+@pytest.mark.parametrize("offset", [1e2, 1e4, -1e5])
+def test_near_ties_under_large_offsets(dimension, dtype, kind, offset):
+    # next to an offset of 1e4 a float32 score has an ulp of 1e-3, and every addition rounds by half of one
+    rng = np.random.default_rng([8, dimension])
+    block, rows = make_rows(rng, 8000, dimension, dtype, kind)
+    vectors = units(rng, 2, dimension)
+    shifted = vectors + 1e-7 * abs(offset) * rng.standard_normal(vectors.shape)
+    rule = AffineRule(np.concatenate([vectors, shifted]), np.full(4, offset))
+    labels, _, _ = assign(block, rule, from_nowhere(rows))
+    np.testing.assert_array_equal(labels, defined_scores(rows, rule).argmax(axis=1))
+
+
+@every_kind
+@pytest.mark.parametrize("dimension", [3, 17])
+def test_labels_do_not_depend_on_the_block(dimension, kind):
+    rng = np.random.default_rng([9, dimension])
+    rows = units(rng, 200, dimension).astype(np.float32)
+    vectors = units(rng, 3, dimension)
+    rule = AffineRule(np.concatenate([vectors, vectors + 1e-16 * rng.standard_normal(vectors.shape)]), np.zeros(6))
+    whole, _, _ = assign(sparse_block(rows) if kind == "csr" else rows, rule, from_nowhere(rows))
+    for size in (1, 7, 64):
+        parts = [rows[start : start + size] for start in range(0, 200, size)]
+        labels = [assign(sparse_block(p) if kind == "csr" else p, rule, from_nowhere(p))[0] for p in parts]
+        np.testing.assert_array_equal(np.concatenate(labels), whole)
+
+
+# ---------------------------------------------------------------------------------------------------- bounds
+
+
+def bounds_for(own, other, turned):
+    turned = turned.astype(np.float32)
+    order = np.argsort(turned)
+    second = turned[order[-2]] if len(turned) > 1 else np.float32(0.0)
+    return AngleBounds(own, other, turned, turned[order[-1]], second, int(order[-1]))
+
+
+def angles_between(rows, directions):
+    """float64 angles (n, K), exact near 0 where an arc cosine is not."""
+    rows = rows.astype(np.float64)
+    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    apart = np.linalg.norm(rows[:, None] - directions, axis=2)
+    return 2.0 * np.arctan2(apart, np.linalg.norm(rows[:, None] + directions, axis=2))
+
+
+@every_shape
+@every_width
+@every_dtype
+@every_kind
+def test_bounded_labels_are_the_arg_max_and_bounds_stay_safe(dimension, n_clusters, dtype, kind):
+    rng = np.random.default_rng([10, dimension, n_clusters])
+    rows = units(rng, N_ROWS, dimension)
+    # some rows sit on directions and some beside them: small angles are where an arc cosine is worst
+    directions = units(rng, n_clusters, dimension)
+    near = rng.integers(0, n_clusters, 60)
+    rows[:30] = directions[near[:30]]
+    rows[30:60] = directions[near[30:]] + 1e-4 * rng.standard_normal((30, dimension))
+    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(dtype)
+    block = sparse_block(rows) if kind == "csr" else rows
+    labels = from_nowhere(rows)
+    own, other = np.full(N_ROWS, np.inf, np.float32), np.zeros(N_ROWS, np.float32)
+    turned = np.zeros(n_clusters)
+    n_looked_at = 0
+    for sweep in range(6):
+        rule = AffineRule.cosines(directions)
+        wanted = defined_scores(rows, rule).argmax(axis=1)
+        moved = wanted != labels
+        counters = np.bincount(wanted[moved], minlength=n_clusters)
+        counters += np.bincount(labels[moved & (labels >= 0)], minlength=n_clusters)
+        changed = np.zeros(n_clusters, np.int64)
+        before = own.copy()
+        n_changed = cpu.assign_bounded(block, cpu.prepare(rule), labels, changed, bounds_for(own, other, turned))
+        np.testing.assert_array_equal(labels, wanted)
+        assert n_changed == moved.sum()
+        np.testing.assert_array_equal(changed, counters)
+        if sweep > 0:
+            n_looked_at += np.count_nonzero(own != before + turned.astype(np.float32)[labels])
+        angles = angles_between(rows, directions)
+        slack = 1e-6  # bounds are float32 and compared with a gap of 4e-6
+        assert (own >= angles[np.arange(N_ROWS), labels] - slack).all()
+        angles[np.arange(N_ROWS), labels] = np.inf
+        assert (other <= angles.min(axis=1) + slack).all()
+        # a small turn of some directions, none of others
+        step = 0.02 * rng.standard_normal(directions.shape) / math.sqrt(dimension)
+        after = directions + step * (rng.random((n_clusters, 1)) < 0.7)
+        after = after / np.linalg.norm(after, axis=1, keepdims=True)
+        stays = (after == directions).all(axis=1)
+        angle = np.diagonal(angles_between(after, directions))
+        turned = np.where(stays, 0.0, angle * (1 + 1e-6) + 5e-7)
+        directions = after
+    if n_clusters == 2 and dimension > 2:
+        assert n_looked_at < 4 * N_ROWS  # the bounds do pass over rows
+
+
+def test_reference_bounded_labels_are_plain_labels():
+    rng = np.random.default_rng(11)
+    rows, directions = units(rng, 100, 4), units(rng, 5, 4)
+    labels, changed = from_nowhere(rows), np.zeros(5, np.int64)
+    # bounds that claim everything is settled: the reference looks all the same
+    bounds = bounds_for(np.zeros(100, np.float32), np.full(100, 9.0, np.float32), np.zeros(5))
+    assert reference.assign_bounded(rows, AffineRule.cosines(directions), labels, changed, bounds) == 100
+    np.testing.assert_array_equal(labels, (rows @ directions.T).argmax(axis=1))
+
+
+# ---------------------------------------------------------------------------------------------------------- sums
+
+
+def hard_sums(kernels, block, weights, labels, is_wanted, dimension, start):
+    counts, resultants = np.full(len(is_wanted), start), np.full((len(is_wanted), dimension), start)
+    kernels.add_rows(block, weights, labels, is_wanted, counts, resultants)
+    return counts, resultants
+
+
+@every_shape
+@every_width
+@every_dtype
+@every_kind
+@pytest.mark.parametrize("is_weighted", [False, True], ids=["alike", "weighted"])
+def test_add_rows(dimension, n_clusters, dtype, kind, is_weighted):
+    rng = np.random.default_rng([12, dimension, n_clusters])
+    block, rows = make_rows(rng, N_ROWS, dimension, dtype, kind)
+    weights = rng.gamma(1.0, size=N_ROWS) if is_weighted else None
+    labels = rng.integers(0, n_clusters, N_ROWS).astype(np.int32)
+    is_wanted = rng.random(n_clusters) < 0.7
+    is_wanted[0] = True
+    for start in (0.0, 3.5):  # kernels add into what they are given
+        counts, resultants = hard_sums(cpu, block, weights, labels, is_wanted, dimension, start)
+        oracle = hard_sums(reference, block, weights, labels, is_wanted, dimension, start)
+        heavy = N_ROWS if weights is None else weights.sum()
+        atol = 2.0 * N_ROWS * U64 * (start + heavy)
+        np.testing.assert_allclose(counts, oracle[0], rtol=0, atol=atol)
+        np.testing.assert_allclose(resultants, oracle[1], rtol=0, atol=atol)
+        assert (counts[~is_wanted] == start).all()
+        assert (resultants[~is_wanted] == start).all()
+        # the reference itself, by another way
+        table = (np.ones(N_ROWS) if weights is None else weights)[:, None] * (labels[:, None] == np.arange(n_clusters))
+        np.testing.assert_allclose(oracle[1][is_wanted], (start + table.T @ rows.astype(float))[is_wanted], atol=atol)
+
+
+@every_kind
+@pytest.mark.parametrize("dimension", [3, 17])
+def test_float32_rows_are_summed_in_float64(dimension, kind):
+    rng = np.random.default_rng([13, dimension])
+    rows = units(rng, 4000, dimension).astype(np.float32)
+    rows[:, 0] = np.abs(rows[:, 0])
+    block = sparse_block(rows) if kind == "csr" else rows
+    labels, one = np.zeros(4000, np.int32), np.ones(1, bool)
+    _, resultants = hard_sums(cpu, block, None, labels, one, dimension, 0.0)
+    exact = np.array([math.fsum(column) for column in rows.T.astype(np.float64)])
+    bound = 4000 * U64 * np.abs(rows).sum(axis=0, dtype=np.float64)
+    assert (np.abs(resultants[0] - exact) <= bound).all()
+    in_float32 = np.cumsum(rows, axis=0, dtype=np.float32)[-1]  # what a float32 sum would give
+    assert (np.abs(in_float32 - exact) > bound).any()
+
+
+# ------------------------------------------------------------------------------------------------------- softmax
+
+
+@every_shape
+@every_width
+@every_dtype
+@every_kind
+def test_responsibilities(dimension, n_clusters, dtype, kind):
+    rng = np.random.default_rng([14, dimension, n_clusters])
+    block, rows = make_rows(rng, N_ROWS, dimension, dtype, kind)
+    for rule in rules(rng, n_clusters, dimension):
+        table, log_evidence = np.full((N_ROWS, n_clusters), np.nan), np.full(N_ROWS, np.nan)
+        cpu.responsibilities(block, cpu.prepare(rule), table, log_evidence)
+        wanted, wanted_evidence = np.empty((N_ROWS, n_clusters)), np.empty(N_ROWS)
+        reference.responsibilities(block, rule, wanted, wanted_evidence)
+        doubt = soft_doubt(kind, rows, rule)
+        np.testing.assert_allclose(log_evidence, wanted_evidence, rtol=1e-14, atol=doubt + 1e-14)
+        # d log r <= 2 doubt, and r <= 1
+        np.testing.assert_allclose(table, wanted, rtol=0, atol=math.expm1(min(2 * doubt, 1.0)) + 1e-14)
+        np.testing.assert_allclose(table.sum(axis=1), 1.0, rtol=1e-14 * n_clusters)
+        narrow = np.empty((N_ROWS, n_clusters), np.float32)
+        cpu.responsibilities(block, cpu.prepare(rule), narrow, log_evidence)
+        np.testing.assert_allclose(narrow, table, rtol=0, atol=4 * U32)
+
+
+@every_shape
+@every_width
+@every_dtype
+@every_kind
+@pytest.mark.parametrize("is_weighted", [False, True], ids=["alike", "weighted"])
+def test_add_soft(dimension, n_clusters, dtype, kind, is_weighted):
+    rng = np.random.default_rng([15, dimension, n_clusters])
+    block, rows = make_rows(rng, N_ROWS, dimension, dtype, kind)
+    weights = rng.gamma(1.0, size=N_ROWS) if is_weighted else None
+    heavy = N_ROWS if weights is None else weights.sum()
+    for rule in rules(rng, n_clusters, dimension):
+        results = []
+        for kernels in (cpu, reference):
+            counts, resultants = np.full(n_clusters, 2.5), np.full((n_clusters, dimension), 2.5)
+            evidence = kernels.add_soft(block, kernels.prepare(rule), weights, counts, resultants)
+            results.append((counts, resultants, evidence))
+        (counts, resultants, evidence), wanted = results
+        doubt = soft_doubt(kind, rows, rule)
+        atol = heavy * (math.expm1(min(2 * doubt, 1.0)) + 2.0 * N_ROWS * U64)
+        np.testing.assert_allclose(counts, wanted[0], rtol=0, atol=atol)
+        np.testing.assert_allclose(resultants, wanted[1], rtol=0, atol=atol)
+        assert abs(evidence - wanted[2]) <= heavy * (doubt + 1e-13 * (1.0 + size_of(rule)))
+        assert math.isclose((counts - 2.5).sum(), heavy, rel_tol=1e-12)
+
+
+@every_shape
+@every_dtype
+@every_kind
+def test_a_transposed_sum_is_the_same_sum(dimension, dtype, kind):
+    # passes hand sparse kernels the transpose of a (D, K) array
+    rng = np.random.default_rng([16, dimension])
+    block, _ = make_rows(rng, 200, dimension, dtype, kind)
+    rule = make_rule(rng, 5, dimension, 50.0, True)
+    plain, turned = np.zeros((5, dimension)), np.zeros((dimension, 5)).T
+    first = cpu.add_soft(block, cpu.prepare(rule), None, np.zeros(5), plain)
+    assert first == cpu.add_soft(block, cpu.prepare(rule), None, np.zeros(5), turned)
+    np.testing.assert_allclose(turned, plain, rtol=1e-12, atol=1e-12)
+
+
+@every_shape
+@every_dtype
+@every_kind
+@pytest.mark.parametrize("gap", [1e3, 1e6, 1e30, np.inf])
+def test_a_hopeless_cluster_gets_nothing_and_no_nan(dimension, dtype, kind, gap):
+    rng = np.random.default_rng([17, dimension])
+    block, rows = make_rows(rng, 300, dimension, dtype, kind)
+    rule = AffineRule(units(rng, 4, dimension), np.array([0.0, -gap, -1.0, -gap]))
+    prepared = cpu.prepare(rule)
+    table, log_evidence = np.empty((300, 4)), np.empty(300)
+    cpu.responsibilities(block, prepared, table, log_evidence)
+    assert not table[:, [1, 3]].any()
+    np.testing.assert_allclose(table.sum(axis=1), 1.0, rtol=1e-14)
+    # float32 scores next to an offset of 1e6 are coarse, next to 0 and -1 they are not
+    np.testing.assert_allclose(
+        log_evidence, np.logaddexp(*defined_scores(rows, rule)[:, [0, 2]].T), atol=4 * (dimension + 4) * U32
+    )
+    counts, resultants = np.zeros(4), np.zeros((4, dimension))
+    assert np.isfinite(cpu.add_soft(block, prepared, None, counts, resultants))
+    assert not counts[[1, 3]].any()
+    assert not resultants[[1, 3]].any()
+    assert np.isfinite(resultants).all()
+    labels = from_nowhere(rows)
+    cpu.assign_draw(block, prepared, None, (1, 2), 0, labels)
+    assert set(labels) == {0, 2}
+    np.testing.assert_array_equal(
+        assign(block, rule, from_nowhere(rows))[0], defined_scores(rows, rule).argmax(axis=1)
+    )
+
+
+def test_long_vectors_against_opposite_rows():
+    # gaps of 2e5 nats: every exponential but the best underflows
+    for dimension in (2, 17):
+        rows = np.zeros((4, dimension), np.float32)
+        rows[[0, 1], 0], rows[[2, 3], 1] = (1.0, -1.0), (1.0, -1.0)
+        vectors = np.zeros((2, dimension))
+        vectors[:, 0] = 1e5, -1e5
+        for block in (rows, rows.astype(np.float64), sparse_block(rows)):
+            table, log_evidence = np.empty((4, 2)), np.empty(4)
+            cpu.responsibilities(block, cpu.prepare(AffineRule(vectors, np.zeros(2))), table, log_evidence)
+            np.testing.assert_array_equal(table, [[1, 0], [0, 1], [0.5, 0.5], [0.5, 0.5]])
+            np.testing.assert_allclose(log_evidence, [1e5, 1e5, math.log(2), math.log(2)], rtol=1e-15)
+
+
+def test_a_float32_row_keeps_its_digits_against_a_long_vector():
+    # above the limit of slopes the scores must be float64: in float32 the evidence would be off by up to 1e-2
+    rng = np.random.default_rng(18)
+    rows = units(rng, 200, 64).astype(np.float32)
+    for slope, atol in ((0.99 * contract.FLOAT32_SLOPE_LIMIT, 2e-2), (1.01 * contract.FLOAT32_SLOPE_LIMIT, 1e-8)):
+        rule = AffineRule(slope * units(rng, 3, 64), np.zeros(3))
+        table, log_evidence = np.empty((200, 3)), np.empty(200)
+        cpu.responsibilities(rows, cpu.prepare(rule), table, log_evidence)
+        wanted = np.empty(200)
+        reference.responsibilities(rows, rule, np.empty((200, 3)), wanted)
+        np.testing.assert_allclose(log_evidence, wanted, rtol=0, atol=atol)
+
+
+# ----------------------------------------------------------------------------------------------------------- exp
+
+
+def test_exponential_is_within_two_units_in_the_last_place():
+    rng = np.random.default_rng(19)
+    special = [-0.0, 0.0, -5e-324, -1e-300, -1e-16, -2.0**-53, -1.0, -math.log(2) / 2, -math.log(2), -707.9, -708.0]
+    halves = [-(n + 0.5) * math.log(2) for n in range(0, 1021, 17)]  # where the reduction turns over
+    many = np.concatenate([special, halves, -rng.uniform(0, 708, 1500), -(10.0 ** rng.uniform(-18, 2.85, 1500))])
+    for x in many[many >= -708.0]:
+        exact = mpmath.exp(mpmath.mpf(float(x)))
+        got = exp_nonpositive(x)
+        assert abs(mpmath.mpf(got) - exact) <= 2.0 * math.ulp(float(exact)), x
+        assert abs(got - math.exp(x)) <= 2.0 * math.ulp(math.exp(x)), x
+    assert exp_nonpositive(-0.0) == exp_nonpositive(0.0) == 1.0
+
+
+@pytest.mark.parametrize("x", [-708.0000001, -745.0, -746.0, -1e5, -1e308, -np.inf])
+def test_exponential_is_zero_where_exp_all_but_vanishes(x):
+    assert exp_nonpositive(x) == 0.0
+    assert math.exp(x) < 1e-307
+
+
+# --------------------------------------------------------------------------------------------------------- draws
+
+# Random123's known answers, kat_vectors of philox4x32-10: key, counter, output
+KNOWN_ANSWERS = [
+    ((0, 0), (0, 0, 0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    ((0xFFFFFFFF,) * 2, (0xFFFFFFFF,) * 4, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+    (
+        (0xA4093822, 0x299F31D0),
+        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "counter", "answer"), KNOWN_ANSWERS)
+def test_philox_gives_the_published_answers(key, counter, answer):
+    assert tuple(int(word) for word in philox(*key, *counter)) == answer
+
+
+def test_a_uniform_is_the_top_52_of_64_bits_of_a_published_answer():
+    high, low = KNOWN_ANSWERS[0][2][:2]
+    wanted = (((high << 32) | low) >> 12) * 2.0**-52 + 2.0**-53
+    assert uniform(0, 0, 0) == wanted
+    assert reference.philox_uniform((0, 0), np.array([0]))[0] == wanted
+
+
+def test_uniforms_of_both_implementations_are_equal():
+    rng = np.random.default_rng(21)
+    rows = np.concatenate([np.arange(50), 2**32 - 5 + np.arange(10), rng.integers(0, 2**62, 50)])
+    for key in [(0, 0), (0xFFFFFFFF, 0xFFFFFFFF), *rng.integers(0, 2**32, (20, 2)).tolist()]:
+        wanted = reference.philox_uniform(tuple(key), rows)
+        assert [uniform(*key, row) for row in rows] == wanted.tolist()
+        assert ((wanted > 0.0) & (wanted < 1.0)).all()
+        assert len(np.unique(wanted)) == len(rows)  # also across the 32-bit edge of the counter
+
+
+@every_shape
+@every_width
+@every_dtype
+@every_kind
+@pytest.mark.parametrize("is_weighted", [False, True], ids=["alike", "weighted"])
+def test_draws_are_the_reference_draws(dimension, n_clusters, dtype, kind, is_weighted):
+    rng = np.random.default_rng([22, dimension, n_clusters])
+    block, rows = make_rows(rng, N_ROWS, dimension, dtype, kind)
+    weights = rng.gamma(1.0, size=N_ROWS) if is_weighted else None
+    heavy = N_ROWS if weights is None else weights.sum()
+    key, first_row = (123456789, 987654321), 2**32 - 100
+    n_doubtful = 0
+    for rule in rules(rng, n_clusters, dimension):
+        labels, wanted = from_nowhere(rows), from_nowhere(rows)
+        evidence = cpu.assign_draw(block, cpu.prepare(rule), weights, key, first_row, labels)
+        wanted_evidence = reference.assign_draw(block, rule, weights, key, first_row, wanted)
+        doubt = soft_doubt(kind, rows, rule)
+        table = np.empty((N_ROWS, n_clusters))
+        reference.responsibilities(block, rule, table, np.empty(N_ROWS))
+        uniforms = reference.philox_uniform(key, first_row + np.arange(N_ROWS))
+        edges = np.cumsum(table, axis=1)[:, :-1]
+        room = np.abs(edges - uniforms[:, None]).min(axis=1, initial=np.inf)
+        # a cumulative sum of responsibilities p has an error of at most 2 doubt p (1 - p)
+        is_clear = room > doubt + 1e-14
+        np.testing.assert_array_equal(labels[is_clear], wanted[is_clear])
+        assert abs(evidence - wanted_evidence) <= heavy * (doubt + 1e-13 * (1.0 + size_of(rule)))
+        n_doubtful += np.count_nonzero(~is_clear)
+    assert n_doubtful <= 0.02 * 6 * N_ROWS  # the exception stays one
+
+
+@every_kind
+@pytest.mark.parametrize("dimension", [3, 17])
+def test_a_row_has_its_draw_wherever_it_is_cut(dimension, kind):
+    rng = np.random.default_rng([23, dimension])
+    _, rows = make_rows(rng, 300, dimension, np.float64, kind)
+    block_of = sparse_block if kind == "csr" else np.asarray
+    prepared = cpu.prepare(make_rule(rng, 5, dimension, 3.0, True))
+    whole, parts = from_nowhere(rows), from_nowhere(rows)
+    cpu.assign_draw(block_of(rows), prepared, None, (5, 6), 40, whole)
+    for start, stop in ((0, 1), (1, 130), (130, 300)):
+        cpu.assign_draw(block_of(rows[start:stop]), prepared, None, (5, 6), 40 + start, parts[start:stop])
+    np.testing.assert_array_equal(parts, whole)
+    other = from_nowhere(rows)
+    cpu.assign_draw(block_of(rows), prepared, None, (5, 7), 40, other)
+    assert (other != whole).any()
+
+
+FALSE_ALARM = 1e-6  # of each chi-square test below; keys are fixed, so a test that passes goes on passing
+
+
+def chi_square(labels, probabilities):
+    """Pearson's statistic over its threshold: above 1 is a failure."""
+    seen = np.bincount(labels, minlength=len(probabilities))
+    expected = len(labels) * probabilities
+    return ((seen - expected) ** 2 / expected).sum() / stats.chi2.isf(FALSE_ALARM, len(probabilities) - 1)
+
+
+@every_dtype
+@every_kind
+@pytest.mark.parametrize("dimension", [3, 17])
+def test_draws_have_the_frequencies_of_the_responsibilities(dimension, kind, dtype):
+    n_rows, key = 40_000, (20240607, 4)
+    row = np.zeros(dimension, dtype)
+    row[0] = 1.0
+    rows = np.tile(row, (n_rows, 1))
+    block = sparse_block(rows) if kind == "csr" else rows
+    vectors = np.zeros((5, dimension))
+    vectors[:, 0] = -0.3, 0.1, 0.9, -1.0, 0.4
+    offsets = np.array([0.5, 0.0, -1.0, 0.2, -2.0])
+    labels = from_nowhere(rows)
+    cpu.assign_draw(block, cpu.prepare(AffineRule(vectors, offsets)), None, key, 0, labels)
+    logits = vectors[:, 0] + offsets
+    probabilities = np.exp(logits) / np.exp(logits).sum()
+    assert chi_square(labels, probabilities) < 1.0, key
+    # planted: draws that forget the offsets, and draws at a temperature of 1.1
+    for wrong in (vectors[:, 0], logits / 1.1):
+        cpu.assign_draw(block, cpu.prepare(AffineRule(vectors * 0.0, wrong)), None, key, 0, labels)
+        assert chi_square(labels, probabilities) > 1.0, key
+
+
+def test_uniforms_of_consecutive_rows_are_uniform_and_independent():
+    key, n_rows = (77, 99), 40_000
+    values = reference.philox_uniform(key, np.arange(n_rows))
+    cells = (8 * values).astype(int)
+    assert chi_square(cells, np.full(8, 1 / 8)) < 1.0, key
+    pairs = 8 * cells[0::2] + cells[1::2]
+    assert chi_square(pairs, np.full(64, 1 / 64)) < 1.0, key
+    # planted: a counter that moves every second row
+    stuck = (8 * reference.philox_uniform(key, np.arange(n_rows) // 2)).astype(int)
+    assert chi_square(8 * stuck[0::2] + stuck[1::2], np.full(64, 1 / 64)) > 1.0, key
+
+
+def test_a_uniform_beyond_the_rounded_sum_takes_the_last_cluster_with_weight(monkeypatch):
+    # thirds add up to 1 - 2^-53 or so; a uniform above the sum must not fall back to cluster 0
+    responsibilities = np.array([0.3, 0.3, 0.4 - 2.0**-50, 0.0])
+    assert choose.draw_label(responsibilities, 1.0 - 2.0**-53) == 2
+    assert choose.draw_label(responsibilities, 0.3) == 1
+    assert choose.draw_label(np.array([1.0]), 1.0 - 2.0**-53) == 0
+
+    def short(rows, rule, out, log_evidence):
+        out[:] = responsibilities
+        log_evidence[:] = 0.0
+
+    monkeypatch.setattr(reference, "responsibilities", short)
+    monkeypatch.setattr(reference, "philox_uniform", lambda key, numbers: np.full(len(numbers), 1.0 - 2.0**-53))
+    labels = np.full(1, -1, np.int32)
+    reference.assign_draw(np.ones((1, 2)), AffineRule(np.zeros((4, 2)), np.zeros(4)), None, (0, 0), 0, labels)
+    assert labels[0] == 2
+
+
+# ------------------------------------------------------------------------------------------------------ compiling
+
+
+def test_a_second_process_compiles_nothing(tmp_path):
+    # the loops for few columns are closures; one that closes over another loop would miss the cache in every process
+    script = """
+import numpy as np
+from armillary.kernels.contract import AffineRule
+from armillary.kernels.cpu import blocks, dense
+rows = np.eye(3)
+rule = blocks.prepare(AffineRule.cosines(rows))
+labels = np.full(3, -1, np.int32)
+blocks.assign_best(rows, rule, labels, np.zeros(3, np.int64))
+blocks.add_rows(rows, None, labels, np.ones(3, bool), np.zeros(3), np.zeros((3, 3)))
+small = dense.small(3)
+print(*[sum(loop._cache_misses.values()) for loop in (small.assign_best, small.add_rows)])
+"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    misses = [
+        subprocess.run([sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True)
+        for _ in range(2)
+    ]
+    assert misses[0].stdout.split() == ["1", "1"]
+    assert misses[1].stdout.split() == ["0", "0"]
+
+
+def test_loops_for_few_columns_are_made_once():
+    assert dense.small(3) is dense.small(3)
+    assert dense.small(3) is not dense.small(4)
