@@ -35,6 +35,19 @@ def settle(row, vectors, offsets, scores, threshold):
     return label
 
 
+@kernel
+def settle_among_all(row, vectors, offsets):
+    """The arg max of all float64 scores."""
+    best = -np.inf
+    label = 0
+    for k in range(vectors.shape[0]):
+        score = exact_score(row, vectors[k], offsets[k])
+        if score > best:
+            best = score
+            label = k
+    return label
+
+
 @kernel(fastmath=_FINITE)
 def best_and_close(scores, margin):
     """The largest score, its first index, and how many scores lie within `margin` of it."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from armillary.kernels.cpu._jit import VECTOR_SUMS, kernel
-from armillary.kernels.cpu.choose import exact_score, record
+from armillary.kernels.cpu.choose import record, settle_among_all
 from armillary.kernels.cpu.exponential import exp_nonpositive
 
 # Rows per tile: D + 3 float32 arrays of this length stay in the first-level cache up to D = 16.
@@ -46,7 +46,10 @@ class SmallKernels(NamedTuple):
 
 @cache
 def small(dimension: int) -> SmallKernels:
-    """Kernels whose inner loops over `dimension` columns are unrolled by the compiler."""
+    """Kernels whose inner loops over `dimension` columns are unrolled by the compiler.
+
+    They close over that number alone: numba cannot keep on disk what closes over another compiled function.
+    """
 
     @kernel
     def scores(rows, vectors, offsets, out):
@@ -56,17 +59,6 @@ def small(dimension: int) -> SmallKernels:
                 for d in range(dimension):
                     total += np.float64(rows[i, d]) * vectors[k, d]
                 out[i, k] = total + offsets[k]
-
-    @kernel
-    def settle_all(row, vectors, offsets):
-        best = -np.inf
-        label = 0
-        for k in range(vectors.shape[0]):
-            score = exact_score(row, vectors[k], offsets[k])
-            if score > best:
-                best = score
-                label = k
-        return label
 
     @kernel
     def assign_best(rows, vectors32, offsets32, margin, vectors, offsets, labels, changed):
@@ -99,7 +91,7 @@ def small(dimension: int) -> SmallKernels:
             if n_close > 0:
                 for r in range(size):
                     if top[r] - second[r] <= margin:
-                        label[r] = settle_all(rows[start + r], vectors, offsets)
+                        label[r] = settle_among_all(rows[start + r], vectors, offsets)
             for r in range(size):
                 if labels[start + r] != label[r]:
                     n_changed += record(label[r], start + r, labels, changed)
