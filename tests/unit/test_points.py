@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -37,7 +38,9 @@ def dense(block):
         return block
     shape = (len(block.indptr) - 1, block.n_features)
     first, last = block.indptr[0], block.indptr[-1]
-    return sp.csr_array((block.data[first:last], block.indices[first:last], block.indptr - first), shape=shape).toarray()
+    return sp.csr_array(
+        (block.data[first:last], block.indices[first:last], block.indptr - first), shape=shape
+    ).toarray()
 
 
 @pytest.fixture
@@ -223,7 +226,9 @@ def test_bad_rows_are_named_at_the_gate(tmp_path, monkeypatch, in_place, arrange
 
 
 def test_shape_and_weights_are_checked_at_the_gate():
-    with pytest.raises(InputError, match="^X has 5 features, but Model is expecting 4 features as input, as in its fit"):
+    with pytest.raises(
+        InputError, match=r"^X has 5 features, but Model is expecting 4 features as input, as in its fit"
+    ):
         as_points(rows(), "Model", expected_features=4)
     with pytest.raises(InputError, match=r"^`sample_weight` of Model .* shape \(50,\); got \(49,\)"):
         as_points(rows(), "Model", sample_weight=np.ones(49))
@@ -238,7 +243,7 @@ def test_even_ranges_cover_the_rows_once_and_evenly(n_rows, n_ranges):
     assert len(ranges) == n_ranges
     assert ranges[0][0] == 0
     assert ranges[-1][1] == n_rows
-    assert all(one[1] == other[0] for one, other in zip(ranges, ranges[1:], strict=False))
+    assert all(one[1] == other[0] for one, other in pairwise(ranges))
     lengths = [stop - start for start, stop in ranges]
     assert max(lengths) - min(lengths) <= 1
 
@@ -254,7 +259,7 @@ def test_lanes_cover_the_rows_in_a_power_of_two_of_long_ranges(n_rows, n_feature
     assert len(lanes) <= 256
     assert lanes[0][0] == 0
     assert lanes[-1][1] == n_rows
-    assert all(one[1] == other[0] for one, other in zip(lanes, lanes[1:], strict=False))
+    assert all(one[1] == other[0] for one, other in pairwise(lanes))
     assert len(lanes) == 1 or min(stop - start for start, stop in lanes) >= 2048
     assert lane_plan(n_rows, n_features) == lanes
 

@@ -58,7 +58,7 @@ class DirectionalStatistics:
         scaled, factors = self._scaled()
         norms = np.sqrt(np.vecdot(scaled, scaled))
         # below this the resultant is the rounding of the sum, not a direction
-        has_direction = norms / factors > 1e-12 * np.maximum(self.counts, np.finfo(np.float64).tiny)
+        has_direction = norms / factors > 1e-12 * np.maximum(self.counts, 0.0)
         safe = np.where(has_direction, norms, 1.0)
         return np.where(has_direction[:, None], scaled / safe[:, None], otherwise)
 

@@ -1,0 +1,99 @@
+"""`import armillary` is light: heavy libraries come with first use, and names say where they are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import armillary
+
+HEAVY = {
+    "numba",
+    "llvmlite",
+    "scipy",
+    "sklearn",
+    "matplotlib",
+    "rich",
+    "safetensors",
+    "pandas",
+    "torch",
+    "threadpoolctl",
+}
+
+
+def loaded_after(statements):
+    """The top-level modules of a fresh interpreter after `statements`."""
+    code = (
+        f"{statements}\nimport sys\nsys.stdout.write(' '.join(sorted({{name.split('.')[0] for name in sys.modules}})))"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_import_is_light():
+    loaded = loaded_after("import armillary; armillary.__version__; dir(armillary)")
+    assert "armillary" in loaded
+    assert not loaded & HEAVY
+    assert "numpy" not in loaded
+
+
+def test_a_model_is_made_without_compiler_plots_or_progress():
+    loaded = loaded_after("from armillary import SphericalKMeans; SphericalKMeans(3)")
+    assert "sklearn" in loaded
+    assert not loaded & {"numba", "llvmlite", "matplotlib", "rich", "safetensors"}
+
+
+def test_dir_lists_the_public_names_and_rooms():
+    expected = [
+        "SphericalKMeans",
+        "__version__",
+        "datasets",
+        "distributions",
+        "geometry",
+        "load",
+        "metrics",
+        "plots",
+        "save",
+    ]
+    assert dir(armillary) == expected
+
+
+def test_all_names_are_there_and_listed():
+    for name in armillary.__all__:
+        assert getattr(armillary, name) is not None
+        assert name in dir(armillary)
+
+
+@pytest.mark.parametrize("room", ["datasets", "distributions", "geometry", "metrics", "plots"])
+def test_rooms_are_modules(room):
+    assert getattr(armillary, room) is sys.modules[f"armillary.{room}"]
+
+
+def test_public_names_come_from_their_homes():
+    from armillary.models.spherical_kmeans import SphericalKMeans
+    from armillary.persistence.archive import load, save
+
+    assert armillary.SphericalKMeans is SphericalKMeans
+    assert armillary.load is load
+    assert armillary.save is save
+
+
+@pytest.mark.parametrize("name", ["SphericalKmeans", "KMeans", "numpy", "_nothing"])
+def test_sentence_about_unknown_names(name):
+    with pytest.raises(AttributeError) as caught:
+        getattr(armillary, name)
+    assert str(caught.value) == f"module 'armillary' has no attribute {name!r}"
+    assert not hasattr(armillary, name)
+
+
+def test_unknown_names_cannot_be_imported():
+    with pytest.raises(ImportError, match="cannot import name 'KMeans' from 'armillary'"):
+        from armillary import KMeans  # noqa: F401
+
+
+def test_version_is_that_of_the_distribution():
+    from importlib.metadata import version
+
+    assert armillary.__version__ == version("armillary")
