@@ -14,11 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from armillary._typing import Float64Array, FloatArray
-from armillary.validation import as_matrix, check_sample_weight, computing_dtype, is_ready, row_blocks, unit_block
-from armillary.validation import unit_rows as _unit_rows
+from armillary.validation import as_matrix, check_sample_weight, computing_dtype, is_unit, unit_block, unit_matrix
 
 # Bytes up to which a converted copy is kept rather than made anew in every pass.
 CONVERT_AT_ONCE = 1 << 28
@@ -106,12 +104,10 @@ class Points:
         return None if self.weights is None else self.weights[start:stop]
 
     def rows(self, numbers: npt.ArrayLike) -> Float64Array:
-        """Some rows (m, D), dense and float64."""
+        """Some rows (m, D), dense and of unit length in float64."""
         chosen = self.matrix[np.asarray(numbers)]
-        if self.is_sparse:
-            return np.asarray(chosen.toarray(), dtype=np.float64)
-        unit = chosen if self.is_unit else unit_block(chosen, 0, self.who)
-        return np.asarray(unit, dtype=np.float64)
+        dense = chosen.toarray() if self.is_sparse else chosen
+        return np.asarray(unit_block(np.asarray(dense, dtype=np.float64), 0, self.who), dtype=np.float64)
 
 
 def as_points(X: Any, who: str, sample_weight: Any = None, expected_features: int | None = None) -> Points:
@@ -120,18 +116,9 @@ def as_points(X: Any, who: str, sample_weight: Any = None, expected_features: in
     weights = check_sample_weight(sample_weight, matrix.shape[0], who)
     dtype = computing_dtype(matrix.dtype)
     if isinstance(matrix, np.ndarray) and _stays_in_place(matrix, dtype):
-        is_unit = is_ready(matrix)
-        for start, stop in row_blocks(matrix.shape):
-            rows = matrix[start:stop]
-            is_unit &= np.shares_memory(unit_block(rows, start, who), rows)
-        return Points(matrix, dtype, weights, is_unit, who)
-    return Points(_unit_rows(matrix, who), dtype, weights, True, who)
+        return Points(matrix, dtype, weights, is_unit(matrix, who), who)
+    return Points(unit_matrix(matrix, who), dtype, weights, True, who)
 
 
 def _stays_in_place(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
     return isinstance(array, np.memmap) or array.size * dtype.itemsize > CONVERT_AT_ONCE
-
-
-def unit_rows(X: Any, who: str) -> FloatArray | sp.csr_array | sp.csr_matrix:
-    """All rows at once, unit: for small sets and for callers outside the fitting loop."""
-    return _unit_rows(X, who)

@@ -10,7 +10,7 @@ import numpy as np
 from armillary._typing import RandomState
 from armillary.exceptions import ParameterError
 
-_MASK_32 = 0xFFFFFFFF
+_LOW_WORD = 0xFFFFFFFF
 
 
 def generator(random_state: RandomState) -> np.random.Generator:
@@ -50,9 +50,17 @@ class Stream:
 
     def generator(self, purpose: str, *index: int) -> np.random.Generator:
         """An independent generator for `purpose` (and a restart, sweep, ...)."""
-        return np.random.default_rng([self.seed, zlib.crc32(purpose.encode()), *index])
+        return np.random.default_rng(self._sequence(purpose, index))
 
     def key(self, purpose: str, *index: int) -> tuple[int, int]:
         """Two 32-bit words: the Philox key under which every row has a draw of its own."""
-        words = np.random.SeedSequence([self.seed, zlib.crc32(purpose.encode()), *index]).generate_state(2)
-        return int(words[0]) & _MASK_32, int(words[1]) & _MASK_32
+        first, second = self._sequence(purpose, index).generate_state(2)
+        return int(first), int(second)
+
+    def _sequence(self, purpose: str, index: tuple[int, ...]) -> np.random.SeedSequence:
+        # SeedSequence reads its entropy as 32-bit words and pads with zeros: the length comes first, and every number
+        # takes two words, so that no two indices run into each other
+        words = [len(index), zlib.crc32(purpose.encode())]
+        for number in (self.seed, *index):
+            words += [number & _LOW_WORD, number >> 32]
+        return np.random.SeedSequence(words)

@@ -33,15 +33,15 @@ Rows = np.ndarray[Any, np.dtype[Any]] | sp.csr_array | sp.csr_matrix
 # ---------------------------------------------------------------------------------------------------- rows
 
 
-def as_matrix(X: Any, who: str, expected_features: int | None = None) -> Rows:
+def as_matrix(X: Any, who: str, expected_features: int | None = None, what: str = "X") -> Rows:
     """X as a 2-D array or CSR matrix of real numbers; shape and dtype are checked, values are not.
 
-    `expected_features` is the number of columns a fitted model was trained on.
+    `expected_features` is the number of columns a fitted model was trained on; `what` is the name of X in sentences.
     """
     if sp.issparse(X):
-        matrix: Rows = _as_csr(X, who)
+        matrix: Rows = _as_csr(X, who, what)
     else:
-        matrix = _as_array(X, who)
+        matrix = _as_array(X, who, what)
     n_rows, n_features = matrix.shape
     if expected_features is not None and n_features != expected_features:
         raise InputError(
@@ -50,12 +50,12 @@ def as_matrix(X: Any, who: str, expected_features: int | None = None) -> Rows:
         )
     if n_rows == 0:
         raise InputError(
-            f"X of {who} must have at least one row; got 0 sample(s) (shape={matrix.shape}) "
+            f"{what} of {who} must have at least one row; got 0 sample(s) (shape={matrix.shape}) "
             "while a minimum of 1 is required. Check the filter that made it."
         )
     if n_features < 2:
         raise InputError(
-            f"X of {who} must have at least 2 columns; got {n_features} feature(s) (shape={matrix.shape}) "
+            f"{what} of {who} must have at least 2 columns; got {n_features} feature(s) (shape={matrix.shape}) "
             "while a minimum of 2 is required. Unit vectors in one dimension are only signs."
         )
     return matrix
@@ -70,33 +70,33 @@ def computing_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32 if narrow else np.float64)
 
 
-def _as_array(X: Any, who: str) -> npt.NDArray[Any]:
+def _as_array(X: Any, who: str, what: str) -> npt.NDArray[Any]:
     try:
         array = np.asanyarray(X)
     except ValueError as error:
         raise InputError(
-            f"X of {who} must be a 2-D array, one row per vector; got {_uneven_row(X) or error}. "
+            f"{what} of {who} must be a 2-D array, one row per vector; got {_uneven_row(X) or error}. "
             "Give every row the same number of columns."
         ) from error
     kind = array.dtype.kind
     if kind == "O":
-        array = _from_objects(array, who)
+        array = _from_objects(array, who, what)
     elif kind in "UST":
         raise InputTypeError(
-            f"X of {who} must hold real numbers; got strings (dtype {array.dtype}). "
+            f"{what} of {who} must hold real numbers; got strings (dtype {array.dtype}). "
             "Embed texts first, or convert numerals with X.astype(float)."
         )
     else:
-        _refuse_kind(array.dtype, who)
+        _refuse_kind(array.dtype, who, what)
     if array.ndim != 2:
         raise InputError(
-            f"X of {who} must be a 2-D array, one row per vector; got {array.ndim}-D of shape {array.shape}. "
+            f"{what} of {who} must be a 2-D array, one row per vector; got {array.ndim}-D of shape {array.shape}. "
             "Reshape your data: X.reshape(1, -1) if it is a single vector."
         )
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         row = int(np.argwhere(np.ma.getmaskarray(array))[0, 0])
         raise InputError(
-            f"Row {row} of X has masked entries; {who} needs every number. "
+            f"Row {row} of {what} has masked entries; {who} needs every number. "
             "Drop such rows, or fill them: X.filled(value)."
         )
     return array
@@ -111,12 +111,12 @@ def _uneven_row(X: Any) -> str:
     return ""
 
 
-def _from_objects(array: npt.NDArray[Any], who: str) -> Float64Array:
+def _from_objects(array: npt.NDArray[Any], who: str, what: str) -> Float64Array:
     try:
         return array.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InputTypeError(
-            f"X of {who} must hold real numbers; got dtype object, and {_first_odd_row(array)} does not convert: "
+            f"{what} of {who} must hold real numbers; got dtype object, and {_first_odd_row(array)} does not convert: "
             f"{str(error).rstrip('.')}. Select the numeric columns and drop or fill what is missing."
         ) from error
 
@@ -130,11 +130,11 @@ def _first_odd_row(array: npt.NDArray[Any]) -> str:
     return "it"
 
 
-def _as_csr(X: Any, who: str) -> sp.csr_array | sp.csr_matrix:
-    _refuse_kind(X.dtype, who)
+def _as_csr(X: Any, who: str, what: str) -> sp.csr_array | sp.csr_matrix:
+    _refuse_kind(X.dtype, who, what)
     if X.ndim != 2:
         raise InputError(
-            f"X of {who} must be a 2-D matrix, one row per vector; got a sparse array of shape {X.shape}. "
+            f"{what} of {who} must be a 2-D matrix, one row per vector; got a sparse array of shape {X.shape}. "
             "Reshape it to (1, -1) if it is a single vector."
         )
     csr = X.tocsr()
@@ -161,37 +161,43 @@ def _csr_blocks(csr: sp.csr_array | sp.csr_matrix) -> list[tuple[int, int]]:
     return row_blocks((csr.shape[0], -(-csr.nnz // max(1, csr.shape[0]))))
 
 
-def _refuse_kind(dtype: np.dtype[Any], who: str) -> None:
+def _refuse_kind(dtype: np.dtype[Any], who: str, what: str) -> None:
     if dtype.kind == "c":
         raise InputTypeError(
-            f"Complex data not supported: X of {who} must hold real numbers; got dtype {dtype}. "
+            f"Complex data not supported: {what} of {who} must hold real numbers; got dtype {dtype}. "
             "Stack the parts: np.hstack([X.real, X.imag])."
         )
     if dtype.kind not in "fiub":
-        raise InputTypeError(f"X of {who} must hold real numbers; got dtype {dtype}. Convert it to floats first.")
+        raise InputTypeError(f"{what} of {who} must hold real numbers; got dtype {dtype}. Convert it to floats first.")
 
 
-def unit_rows(X: Any, who: str) -> Rows:
+def unit_rows(X: Any, who: str, what: str = "X") -> Rows:
     """X as unit rows: a C-contiguous float32 or float64 array, or a CSR matrix with such data.
 
     The input itself is returned where it already is all that.
     """
-    matrix = as_matrix(X, who)
+    return unit_matrix(as_matrix(X, who, what=what), who, what)
+
+
+def unit_matrix(matrix: Rows, who: str, what: str = "X") -> Rows:
+    """`unit_rows` of what `as_matrix` returned."""
     if not isinstance(matrix, np.ndarray):
-        return _unit_csr(matrix, who)
-    if is_ready(matrix) and all(
-        unit_block(matrix[start:stop], start, who).base is not None for start, stop in row_blocks(matrix.shape)
-    ):
+        return _unit_csr(matrix, who, what)
+    if is_unit(matrix, who, what):
         return np.asarray(matrix)
     unit = np.empty(matrix.shape, dtype=computing_dtype(matrix.dtype))
     for start, stop in row_blocks(matrix.shape):
-        unit[start:stop] = unit_block(matrix[start:stop], start, who)
+        unit[start:stop] = unit_block(matrix[start:stop], start, who, what)
     return unit
 
 
-def is_ready(array: npt.NDArray[Any]) -> bool:
-    """Whether dtype and layout are what the kernels take; the norms are another question."""
-    return array.dtype in UNIT_TOLERANCE and array.dtype.isnative and array.flags.c_contiguous
+def is_unit(array: npt.NDArray[Any], who: str, what: str = "X") -> bool:
+    """Whether the rows are already what the kernels take; rows that have no direction are refused on the way."""
+    is_ready = array.dtype in UNIT_TOLERANCE and array.dtype.isnative and array.flags.c_contiguous
+    for start, stop in row_blocks(array.shape):
+        rows = array[start:stop]
+        is_ready &= np.shares_memory(unit_block(rows, start, who, what), rows)
+    return is_ready
 
 
 def row_blocks(shape: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -200,7 +206,7 @@ def row_blocks(shape: tuple[int, ...]) -> list[tuple[int, int]]:
     return [(start, min(start + step, shape[0])) for start in range(0, shape[0], step)]
 
 
-def unit_block(block: npt.NDArray[Any], first_row: int, who: str) -> FloatArray:
+def unit_block(block: npt.NDArray[Any], first_row: int, who: str, what: str = "X") -> FloatArray:
     """Rows `first_row, first_row + 1, ...` as C-contiguous unit rows; a view where nothing had to change."""
     rows = np.ascontiguousarray(block, dtype=computing_dtype(block.dtype))
     tolerance = UNIT_TOLERANCE[rows.dtype]
@@ -208,7 +214,7 @@ def unit_block(block: npt.NDArray[Any], first_row: int, who: str) -> FloatArray:
     if doubtful.size == 0:
         return rows.view()
     largest = np.abs(rows[doubtful]).max(axis=1).astype(np.float64)
-    _refuse_rows(largest, first_row + doubtful, who)
+    _refuse_rows(largest, first_row + doubtful, who, what)
     factors = safe_factors(largest)
     scaled = rows[doubtful] * factors[:, None]
     norms = np.sqrt(np.vecdot(scaled, scaled))
@@ -239,30 +245,30 @@ def safe_factors(largest: Float64Array) -> Float64Array:
     return np.ldexp(1.0, -np.clip(np.frexp(largest)[1], -1000, 1000))
 
 
-def _refuse_rows(largest: Float64Array, row_numbers: npt.NDArray[np.int64], who: str) -> None:
+def _refuse_rows(largest: Float64Array, row_numbers: npt.NDArray[np.int64], who: str, what: str) -> None:
     """Refuse rows by their largest absolute value: NaN, inf and 0 have no direction."""
     bad = np.flatnonzero(~np.isfinite(largest))
     if bad.size:
-        what = "NaN" if np.isnan(largest[bad[0]]) else "inf"
+        found = "NaN" if np.isnan(largest[bad[0]]) else "inf"
         raise InputError(
-            f"Row {row_numbers[bad[0]]} of X contains {what}; {who} needs finite numbers (no NaN, no inf). "
+            f"Row {row_numbers[bad[0]]} of {what} contains {found}; {who} needs finite numbers (no NaN, no inf). "
             "Drop or impute such rows."
         )
     bad = np.flatnonzero(largest == 0.0)
     if bad.size:
         raise InputError(
-            f"Row {row_numbers[bad[0]]} of X has norm 0 and no direction; {who} takes rows as directions. "
+            f"Row {row_numbers[bad[0]]} of {what} has norm 0 and no direction; {who} takes rows as directions. "
             "Drop such rows before fitting."
         )
 
 
-def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str) -> sp.csr_array | sp.csr_matrix:
+def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str, what: str) -> sp.csr_array | sp.csr_matrix:
     dtype = computing_dtype(matrix.dtype)
     indptr, lengths = matrix.indptr, np.diff(matrix.indptr)
     norms, factors = np.empty(matrix.shape[0]), np.empty(matrix.shape[0])
     for start, stop in _csr_blocks(matrix):
         part = slice(indptr[start], indptr[stop])
-        _refuse_columns(matrix.indices[part], lengths[start:stop], start, matrix.shape[1], who)
+        _refuse_columns(matrix.indices[part], lengths[start:stop], start, matrix.shape[1], who, what)
         values = matrix.data[part].astype(np.float64)
         starts = indptr[start:stop] - indptr[start]
         largest = np.zeros(stop - start)
@@ -270,7 +276,7 @@ def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str) -> sp.csr_array | 
         if is_filled.any():
             # reduceat from the starts of non-empty rows: each segment then is one row
             largest[is_filled] = np.maximum.reduceat(np.abs(values), starts[is_filled])
-        _refuse_rows(largest, np.arange(start, stop), who)
+        _refuse_rows(largest, np.arange(start, stop), who, what)
         factors[start:stop] = safe_factors(largest)
         values *= np.repeat(factors[start:stop], lengths[start:stop])
         norms[start:stop] = np.sqrt(np.add.reduceat(values * values, starts))
@@ -284,7 +290,7 @@ def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str) -> sp.csr_array | 
 
 
 def _refuse_columns(
-    columns: npt.NDArray[Any], lengths: npt.NDArray[Any], first_row: int, n_features: int, who: str
+    columns: npt.NDArray[Any], lengths: npt.NDArray[Any], first_row: int, n_features: int, who: str, what: str
 ) -> None:
     """Refuse column numbers that SciPy lets pass: compiled loops would read and write outside their arrays."""
     if columns.size == 0 or (columns.min() >= 0 and columns.max() < n_features):
@@ -292,12 +298,12 @@ def _refuse_columns(
     bad = int(np.flatnonzero((columns < 0) | (columns >= n_features))[0])
     row = first_row + int(np.searchsorted(np.cumsum(lengths), bad, side="right"))
     raise InputError(
-        f"Row {row} of X names column {columns[bad]}; {who} got a matrix whose columns go from 0 to {n_features - 1}. "
-        "Give the matrix its true shape."
+        f"Row {row} of {what} names column {columns[bad]}; {who} got a matrix whose columns go from 0 to "
+        f"{n_features - 1}. Give the matrix its true shape."
     )
 
 
-def check_sample_weight(sample_weight: Any, n_rows: int, who: str) -> Float64Array | None:
+def check_sample_weight(sample_weight: Any, n_rows: int, who: str, name: str = "sample_weight") -> Float64Array | None:
     """Weights as float64 (n,), or None when all rows count alike."""
     if sample_weight is None:
         return None
@@ -308,26 +314,32 @@ def check_sample_weight(sample_weight: Any, n_rows: int, who: str) -> Float64Arr
         weights = np.asarray(given, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise InputTypeError(
-            f"`sample_weight` of {who} must hold real numbers; they do not convert: {error}. Pass one number per row."
+            f"`{name}` of {who} must hold real numbers; they do not convert: {error}. Pass one number per row."
         ) from error
     if weights.ndim == 0:
         weights = np.full(n_rows, weights)
     if weights.shape != (n_rows,):
         raise InputError(
-            f"`sample_weight` of {who} must have one number per row, shape ({n_rows},); got {weights.shape}. "
+            f"`{name}` of {who} must have one number per row, shape ({n_rows},); got {weights.shape}. "
             "Sample weights must be 1D array or scalar."
         )
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0.0)))
     if bad.size:
         raise InputError(
-            f"`sample_weight` of {who} must be finite and not negative; got {weights[bad[0]]} for row {bad[0]}. "
+            f"`{name}` of {who} must be finite and not negative; got {weights[bad[0]]} for row {bad[0]}. "
             "Use 0 to leave a row out."
         )
     if not weights.any():
         raise InputError(
-            f"`sample_weight` of {who} must have a positive entry; all {n_rows} weights are zero. "
+            f"`{name}` of {who} must have a positive entry; all {n_rows} weights are zero. "
             "Leave it out to count rows alike."
         )
+    with np.errstate(over="ignore"):
+        if not np.isfinite(weights.sum()):
+            raise InputError(
+                f"`{name}` of {who} must have a finite sum; the largest of {n_rows} weights is {weights.max():.3g}. "
+                "Divide them all by that."
+            )
     return weights
 
 

@@ -689,10 +689,10 @@ BAD_PARAMETERS = {
         (-1, "`n_threads` of SphericalKMeans must be an int >= 1; got -1. None takes every core."),
     ],
     "verbose": [
-        (-1, "`verbose` of SphericalKMeans must be an int >= 0; got -1."),
-        (0.5, "`verbose` of SphericalKMeans must be an int >= 0; got 0.5."),
-        (None, "`verbose` of SphericalKMeans must be an int >= 0; got None."),
-        ("loud", "`verbose` of SphericalKMeans must be an int >= 0; got 'loud'."),
+        (-1, "`verbose` of SphericalKMeans must be an int >= 0; got -1. 1 shows a progress bar."),
+        (0.5, "`verbose` of SphericalKMeans must be an int >= 0; got 0.5. 1 shows a progress bar."),
+        (None, "`verbose` of SphericalKMeans must be an int >= 0; got None. 1 shows a progress bar."),
+        ("loud", "`verbose` of SphericalKMeans must be an int >= 0; got 'loud'. 1 shows a progress bar."),
     ],
     "callbacks": [
         (
@@ -729,13 +729,13 @@ def test_bad_parameters_are_named_and_change_nothing(name, value, sentence):
 @pytest.mark.parametrize(
     ("init", "part"),
     [
-        (np.where(np.eye(3) == 1, np.nan, 0.0), "Row 0 of X contains NaN; SphericalKMeans (its `init`) needs finite"),
-        (np.diag([1.0, 1.0, 0.0]), "Row 2 of X has norm 0 and no direction; SphericalKMeans (its `init`) takes"),
+        (np.where(np.eye(3) == 1, np.nan, 0.0), "Row 0 of `init` contains NaN; SphericalKMeans needs finite"),
+        (np.diag([1.0, 1.0, 0.0]), "Row 2 of `init` has norm 0 and no direction; SphericalKMeans takes"),
         (
             np.ones(3),
-            "X of SphericalKMeans (its `init`) must be a 2-D array, one row per vector; got 1-D of shape (3,)",
+            "`init` of SphericalKMeans must be a 2-D array, one row per vector; got 1-D of shape (3,)",
         ),
-        (len, "X of SphericalKMeans (its `init`) must hold real numbers; got dtype object, and it does not convert"),
+        (len, "`init` of SphericalKMeans must hold real numbers; got dtype object, and it does not convert"),
     ],
 )
 def test_sentences_about_directions_given(init, part):

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from armillary import points, validation
 from armillary.exceptions import InputError
-from armillary.points import SparseBlock, as_points, even_ranges, lane_plan, unit_rows
+from armillary.points import SparseBlock, as_points, even_ranges, lane_plan
+from armillary.validation import unit_rows
 
 FLOATS = [np.float32, np.float64]
 
@@ -153,7 +154,9 @@ def test_blocks_hold_the_bits_of_unit_rows(tmp_path, monkeypatch, make, limit):
         np.testing.assert_array_equal(block, whole[start:stop])
     chosen = held.rows([4, 4, 0, 49])
     assert chosen.dtype == np.float64
-    np.testing.assert_array_equal(chosen, whole[[4, 4, 0, 49]])
+    # the same rows, now of unit length in float64
+    np.testing.assert_allclose(chosen, whole[[4, 4, 0, 49]], rtol=0, atol=validation.UNIT_TOLERANCE[whole.dtype])
+    np.testing.assert_allclose(np.linalg.norm(chosen, axis=1), 1.0, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csr_array, sp.csc_array, sp.coo_matrix])
@@ -169,7 +172,9 @@ def test_sparse_blocks_hold_the_rows(kind, dtype):
         np.testing.assert_array_equal(dense(block), whole[start:stop])
     chosen = held.rows(np.array([4, 4, 0, 49]))
     assert chosen.dtype == np.float64
-    np.testing.assert_array_equal(chosen, whole[[4, 4, 0, 49]])
+    # the same rows, now of unit length in float64
+    np.testing.assert_allclose(chosen, whole[[4, 4, 0, 49]], rtol=0, atol=validation.UNIT_TOLERANCE[whole.dtype])
+    np.testing.assert_allclose(np.linalg.norm(chosen, axis=1), 1.0, rtol=0, atol=1e-12)
 
 
 def test_all_rows_at_once():

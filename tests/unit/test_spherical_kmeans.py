@@ -77,7 +77,7 @@ SENTENCES = [
     ({"algorithm": None}, "must be one of 'auto', 'lloyd', 'hamerly'; got None."),
     ({"n_threads": 0}, f"must be an int >= 1; got 0.{CORES}"),
     ({"n_threads": 1.5}, f"must be an int >= 1; got 1.5.{CORES}"),
-    ({"verbose": -1}, "must be an int >= 0; got -1."),
+    ({"verbose": -1}, "must be an int >= 0; got -1. 1 shows a progress bar."),
 ]
 
 
@@ -194,7 +194,7 @@ def test_fitted_attributes(algorithm, is_sparse, dtype):
     assert isinstance(model.n_clusters_, int)
     assert (model.n_clusters_, model.n_features_in_) == (4, 3)
     assert not hasattr(model, "feature_names_in_")
-    assert not hasattr(model, "n_steps_")
+    assert model.n_steps_ == 0
     np.testing.assert_array_equal(model.counts_, np.bincount(model.labels_))
     np.testing.assert_allclose(np.linalg.norm(model.cluster_centers_, axis=1), 1.0, rtol=1e-14)
 

@@ -138,7 +138,7 @@ def fit(points: ArrayLike | Rows, weights: ArrayLike | None = None) -> Fit:
     """
     rows = unit_rows(points, "vmf.fit")
     n_rows, dimension = rows.shape
-    given = check_sample_weight(weights, n_rows, "vmf.fit")
+    given = check_sample_weight(weights, n_rows, "vmf.fit", name="weights")
     row_weights = np.ones(n_rows) if given is None else given
     total = float(row_weights.sum())
     if isinstance(rows, np.ndarray):

@@ -37,7 +37,7 @@ def plus_plus(passes: Passes, n_clusters: int, generator: np.random.Generator) -
     """
     points = passes.points
     n_trials = 2 + int(math.log(n_clusters))
-    nearest = np.full(points.n_rows, 2.0, dtype=np.float32)  # 1 - cos to the nearest direction
+    nearest: FloatArray = np.full(points.n_rows, 2.0, dtype=points.dtype)  # 1 - cos to the nearest direction
     chosen = [_draw(points, None, 1, generator)[0]]
     _take(passes, chosen[0], nearest)
     while len(chosen) < n_clusters:
@@ -70,7 +70,7 @@ def _draw(
 def _distances(cosines: FloatArray) -> FloatArray:
     """1 - cos, 0 for equal directions: rounding must not make a row seem apart from itself."""
     distances = 1.0 - cosines
-    distances[distances < 4.0 * np.finfo(np.float32).eps] = 0.0
+    distances[distances < 8.0 * np.finfo(cosines.dtype).eps] = 0.0
     return distances
 
 

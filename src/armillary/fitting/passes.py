@@ -239,7 +239,7 @@ class Passes:
         return self._blocks_of(*self.points.lanes[lane])
 
     def _blocks_of(self, first: int, last: int) -> Iterator[tuple[Block, slice]]:
-        is_whole = self.points.is_sparse or (self.points.n_features <= _NARROW and self.points.is_unit)
+        is_whole = self.points.is_sparse or self.points.n_features <= _NARROW
         n_blocks = 1 if is_whole else -(-(last - first) // _BLOCK_ROWS)
         for start, stop in even_ranges(last - first, n_blocks):
             part = slice(first + start, first + stop)

@@ -135,7 +135,7 @@ def _rows_and_shares(points: ArrayLike, weights: ArrayLike | None, who: str) -> 
         # float32 rows count as unit when they are so to 2e-6; here the norms must be exact
         rows = unit_rows(rows.astype(np.float64), who)
     n_rows = rows.shape[0]
-    given = check_sample_weight(weights, n_rows, who)
+    given = check_sample_weight(weights, n_rows, who, name="weights")
     if given is None:
         return rows, np.full(n_rows, 1.0 / n_rows)
     kept = given > 0.0

@@ -29,15 +29,16 @@ class UnitVectorEstimator(BaseEstimator):
     def _points(self, X: Any, sample_weight: Any = None, *, is_new: bool) -> Points:
         """The gate. With `is_new=False`, X must have the features the model was fitted on."""
         if is_new:
+            validate_data(BaseEstimator(), X, skip_check_array=True)  # column names that scikit-learn refuses
             return as_points(X, self._who, sample_weight)
         check_is_fitted(self)
         points = as_points(X, self._who, sample_weight, expected_features=self.n_features_in_)
         validate_data(self, X, skip_check_array=True, reset=False)  # the column names, where there are any
         return points
 
-    def _publish(self, X: Any, **fitted: Any) -> None:
+    def _publish(self, X: Any, *, is_new: bool, **fitted: Any) -> None:
         """Set the fitted attributes, all at once, after everything that can fail."""
-        validate_data(self, X, skip_check_array=True, reset=True)
+        validate_data(self, X, skip_check_array=True, reset=is_new)
         for name, value in fitted.items():
             setattr(self, name, value)
 
@@ -50,7 +51,8 @@ class UnitVectorEstimator(BaseEstimator):
     def _observers(self) -> tuple[Callback, ...]:
         """The callbacks, and a progress bar if `verbose` asks for one."""
         callbacks = observers(self.callbacks, self._who)
-        if check_integer(int(self.verbose), "verbose", self._who, low=0):
+        verbose = int(self.verbose) if isinstance(self.verbose, bool) else self.verbose
+        if check_integer(verbose, "verbose", self._who, low=0, hint="1 shows a progress bar."):
             return (*callbacks, ProgressBar())
         return callbacks
 

@@ -26,10 +26,10 @@ from armillary.fitting.passes import Passes
 from armillary.fitting.stopping import RelativeGain
 from armillary.kernels.contract import AffineRule
 from armillary.models._estimator import UnitVectorEstimator
-from armillary.points import Points, unit_rows
+from armillary.points import Points
 from armillary.random import Stream
 from armillary.statistics.directional import DirectionalStatistics
-from armillary.validation import check_choice, check_integer, check_number
+from armillary.validation import check_choice, check_integer, check_number, unit_rows
 
 # Bounds pay where a score costs much more than two angles per row: measured in benchmarks/algorithms.py.
 _WIDE_ENOUGH = 17
@@ -91,14 +91,14 @@ class Parameters:
 def _check_init(init: Any, n_clusters: int, n_features: int, who: str) -> str | Float64Array:
     if isinstance(init, str):
         return check_choice(init, "init", who, ("k-means++", "random"), hint="Or give directions, shape (K, D).")
-    directions = unit_rows(init, f"{who} (its `init`)")
+    # twice: rows that are unit to float32 are left as they are, and directions must be unit to float64
+    directions = unit_rows(unit_rows(init, who, what="`init`").astype(np.float64), who, what="`init`")
     if directions.shape != (n_clusters, n_features):
         raise ParameterError(
             f"`init` of {who} must have shape (n_clusters, n_features) = ({n_clusters}, {n_features}); "
             f"got {directions.shape}. Give one direction per cluster."
         )
-    dense = directions if isinstance(directions, np.ndarray) else directions.toarray()
-    return np.asarray(dense, dtype=np.float64)
+    return directions if isinstance(directions, np.ndarray) else directions.toarray()
 
 
 def initial_state(passes: Passes, parameters: Parameters, stream: Stream, restart: int) -> State:
@@ -210,7 +210,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     n_iter_ : int
         Steps of the run that was kept.
     n_steps_ : int
-        Calls of `partial_fit`, where there were any.
+        Calls of `partial_fit` since the last `fit`.
     n_clusters_, n_features_in_ : int
         K and D.
     feature_names_in_ : array of shape (D,)
@@ -228,6 +228,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     Examples
     --------
+    >>> import numpy as np
     >>> from armillary import SphericalKMeans
     >>> from armillary.datasets import make_vmf_mixture
     >>> X, truth, _ = make_vmf_mixture(1000, 3, 4, concentration=100.0, min_angle=0.8, random_state=0)
@@ -293,11 +294,13 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self._warn(run, final)
         self._publish(
             X,
+            is_new=True,
             **_fitted(chain.state),
             labels_=chain.assignment.labels,
             objective_=value,
             inertia_=max(0.0, points.total_weight - value),
             n_iter_=run.n_steps,
+            n_steps_=0,
         )
         return self
 
@@ -323,6 +326,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             value = objective(state, final)
         self._publish(
             X,
+            is_new=is_new,
             **_fitted(state),
             labels_=assignment.labels,
             objective_=value,
@@ -353,7 +357,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         with self._passes(points) as passes:
             _, statistics = assignment.sweep(passes, self._state().directions)
             value = objective(self._state(), statistics)
-        return -max(0.0, points.total_weight - value)
+        return min(0.0, value - points.total_weight)
 
     def _state(self) -> State:
         return State(self.cluster_centers_, DirectionalStatistics(self.counts_, self.resultants_))

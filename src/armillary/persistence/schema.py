@@ -85,7 +85,7 @@ MODELS: dict[str, ModelSchema] = {
             Field("inertia_", "float"),
             Field("objective_", "float"),
             Field("n_iter_", "int"),
-            Field("n_steps_", "int", is_required=False),  # after partial_fit
+            Field("n_steps_", "int"),
         ),
     ),
 }

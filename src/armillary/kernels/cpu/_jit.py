@@ -18,6 +18,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Sums over rows may be regrouped into vector lanes and multiply-adds fused; the grouping is fixed at compile
 # time, so results repeat. No NaN or infinity is assumed away.
 VECTOR_SUMS = frozenset({"reassoc", "contract", "nsz"})
+# Filter scores are finite, so maxima may be kept per vector lane; the error bound of a filter holds for any order.
+FILTER = frozenset({"nnan", "nsz", "reassoc", "contract"})
 
 
 def kernel(function: F | None = None, *, fastmath: frozenset[str] | None = None) -> Any:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from armillary.kernels.cpu._jit import VECTOR_SUMS, kernel
+from armillary.kernels.cpu._jit import FILTER, VECTOR_SUMS, kernel
 from armillary.kernels.cpu.exponential import exp_nonpositive
 from armillary.kernels.cpu.philox import uniform
-
-# Scores are finite, so a running maximum may be kept per vector lane.
-_FINITE = frozenset({"nnan", "nsz", "reassoc"})
 
 
 @kernel
@@ -48,7 +45,7 @@ def settle_among_all(row, vectors, offsets):
     return label
 
 
-@kernel(fastmath=_FINITE)
+@kernel(fastmath=FILTER)
 def best_and_close(scores, margin):
     """The largest score, its first index, and how many scores lie within `margin` of it."""
     n_clusters = scores.shape[0]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from armillary.kernels.cpu._jit import VECTOR_SUMS, kernel
+from armillary.kernels.cpu._jit import FILTER, VECTOR_SUMS, kernel
 from armillary.kernels.cpu.choose import record, settle_among_all
 from armillary.kernels.cpu.exponential import exp_nonpositive
 
@@ -60,7 +60,7 @@ def small(dimension: int) -> SmallKernels:
                     total += np.float64(rows[i, d]) * vectors[k, d]
                 out[i, k] = total + offsets[k]
 
-    @kernel
+    @kernel(fastmath=FILTER)
     def assign_best(rows, vectors32, offsets32, margin, vectors, offsets, labels, changed):
         n_rows = rows.shape[0]
         columns = np.empty((dimension, _TILE), np.float32)
@@ -70,9 +70,13 @@ def small(dimension: int) -> SmallKernels:
         n_changed = 0
         for start in range(0, n_rows, _TILE):
             size = min(_TILE, n_rows - start)
+            # views that start at 0: an index like start + r keeps the compiler from using vector lanes (0.25 ms of
+            # 0.7 ms at 300,000 x 3)
+            values = rows[start : start + size].reshape(-1)
+            before = labels[start : start + size]
             for r in range(size):
                 for d in range(dimension):
-                    columns[d, r] = rows[start + r, d]
+                    columns[d, r] = values[dimension * r + d]
             for r in range(size):
                 top[r] = -np.inf
                 second[r] = -np.inf
@@ -92,9 +96,14 @@ def small(dimension: int) -> SmallKernels:
                 for r in range(size):
                     if top[r] - second[r] <= margin:
                         label[r] = settle_among_all(rows[start + r], vectors, offsets)
+            n_moved = 0
             for r in range(size):
-                if labels[start + r] != label[r]:
-                    n_changed += record(label[r], start + r, labels, changed)
+                n_moved += before[r] != label[r]
+            if n_moved > 0:
+                n_changed += n_moved
+                for r in range(size):
+                    if before[r] != label[r]:
+                        record(label[r], r, before, changed)
         return n_changed
 
     @kernel
@@ -134,9 +143,10 @@ def small(dimension: int) -> SmallKernels:
         evidence = 0.0
         for start in range(0, n_rows, _TILE):
             size = min(_TILE, n_rows - start)
+            values = rows[start : start + size].reshape(-1)
             for r in range(size):
                 for d in range(dimension):
-                    columns[d, r] = rows[start + r, d]
+                    columns[d, r] = values[dimension * r + d]
             for r in range(size):
                 top[r] = -np.inf
                 total[r] = 0.0
