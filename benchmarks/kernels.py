@@ -34,7 +34,7 @@ def compare(n_features: int, n_clusters: int) -> tuple[float, float]:
     labels = np.full(N_ROWS, -1, np.int32)
     changed = np.zeros(n_clusters, np.int64)
     tile_loop = dense.small(n_features).assign_best
-    margin = rule.margin(n_features)
+    margin = rule.margin_from_offset(n_features)
     arrays = (rule.vectors32, rule.offsets32, margin, rule.vectors, rule.offsets, labels, changed)
 
     def product() -> None:

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import os
-import subprocess
-import sys
 
 import mpmath
 import numpy as np
@@ -35,7 +32,7 @@ CLUSTERS = (1, 2, 7, 33)
 SLOPES = (1.0, 50.0, 1e5)
 KINDS = ("dense", "csr")
 DTYPES = (np.float32, np.float64)
-N_ROWS = 2 * 256 + 7  # two tiles, and a tail that is a multiple of neither the tile nor the four banks
+N_ROWS = 256 + 7  # a tile, and a tail that does not fill the four banks either; test_any_number_of_rows has more
 
 every_shape = pytest.mark.parametrize("dimension", DIMENSIONS)
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -729,29 +726,6 @@ def test_a_uniform_beyond_the_rounded_sum_takes_the_last_cluster_with_weight(mon
 
 
 # ------------------------------------------------------------------------------------------------------ compiling
-
-
-def test_a_second_process_compiles_nothing(tmp_path):
-    # the loops for few columns are closures; one that closes over another loop would miss the cache in every process
-    script = """
-import numpy as np
-from armillary.kernels.contract import AffineRule
-from armillary.kernels.cpu import blocks, dense
-rows = np.eye(3)
-rule = blocks.prepare(AffineRule.cosines(rows))
-labels = np.full(3, -1, np.int32)
-blocks.assign_best(rows, rule, labels, np.zeros(3, np.int64))
-blocks.add_rows(rows, None, labels, np.ones(3, bool), np.zeros(3), np.zeros((3, 3)))
-small = dense.small(3)
-print(*[sum(loop._cache_misses.values()) for loop in (small.assign_best, small.add_rows)])
-"""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    misses = [
-        subprocess.run([sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True)
-        for _ in range(2)
-    ]
-    assert misses[0].stdout.split() == ["1", "1"]
-    assert misses[1].stdout.split() == ["0", "0"]
 
 
 def test_loops_for_few_columns_are_made_once():

@@ -91,7 +91,10 @@ def assign_draw(
     log_evidence = np.empty(len(labels))
     responsibilities(rows, rule, table, log_evidence)
     uniforms = philox_uniform(key, first_row + np.arange(len(labels)))
-    labels[:] = np.argmax(np.cumsum(table, axis=1) > uniforms[:, None], axis=1)
+    exceeds = np.cumsum(table, axis=1) > uniforms[:, None]
+    # rounding can leave the sum just below 1: the last cluster with any weight takes the rest
+    last = table.shape[1] - 1 - np.argmax(table[:, ::-1] > 0.0, axis=1)
+    labels[:] = np.where(exceeds.any(axis=1), np.argmax(exceeds, axis=1), last)
     return float(log_evidence.sum() if weights is None else weights @ log_evidence)
 
 

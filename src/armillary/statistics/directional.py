@@ -26,8 +26,8 @@ class DirectionalStatistics:
     @property
     def lengths(self) -> Float64Array:
         """Lengths (K,) of the resultants."""
-        scaled, factors = self._scaled()
-        return np.sqrt(np.vecdot(scaled, scaled)) / factors
+        _, norms, factors = self._scaled()
+        return norms / factors
 
     def add(self, cluster: int, row: Float64Array, weight: float = 1.0) -> DirectionalStatistics:
         """One more row in `cluster`."""
@@ -55,14 +55,22 @@ class DirectionalStatistics:
 
     def directions(self, otherwise: Float64Array) -> Float64Array:
         """Unit resultants (K, D). Rows can cancel; the direction is then undefined and `otherwise` (K, D) is kept."""
-        scaled, factors = self._scaled()
-        norms = np.sqrt(np.vecdot(scaled, scaled))
+        scaled, norms, factors = self._scaled()
         # below this the resultant is the rounding of the sum, not a direction
         has_direction = norms / factors > 1e-12 * np.maximum(self.counts, 0.0)
-        safe = np.where(has_direction, norms, 1.0)
-        return np.where(has_direction[:, None], scaled / safe[:, None], otherwise)
+        unit = scaled / np.where(has_direction, norms, 1.0)[:, None]
+        unit[~has_direction] = otherwise[~has_direction]
+        return unit
 
-    def _scaled(self) -> tuple[Float64Array, Float64Array]:
-        """Resultants times powers of two (K,), and these: weights of any size leave squares in range."""
+    def _scaled(self) -> tuple[Float64Array, Float64Array, Float64Array]:
+        """Resultants (K, D) times powers of two, their norms (K,), and the powers: squares stay in range.
+
+        Only weights far from 1 need that; otherwise the powers are 1 and the resultants are not copied.
+        """
+        with np.errstate(over="ignore"):
+            norms = np.sqrt(np.vecdot(self.resultants, self.resultants))
+        if np.all((norms > 1e-120) & (norms < 1e120)):
+            return self.resultants, norms, np.ones(len(norms))
         factors = safe_factors(np.abs(self.resultants).max(axis=1, initial=0.0))
-        return self.resultants * factors[:, None], factors
+        scaled = self.resultants * factors[:, None]
+        return scaled, np.sqrt(np.vecdot(scaled, scaled)), factors

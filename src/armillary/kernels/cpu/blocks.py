@@ -35,13 +35,18 @@ class PreparedRule:
     vectors32: npt.NDArray[np.float32]  # (K, D)
     matrix32: npt.NDArray[np.float32]  # (D, K)
     offsets32: npt.NDArray[np.float32]  # (K,)
+    longest: float  # vector
+    farthest: float  # offset from 0
     margin_constant: float
     margin_per_term: float
-    longest: float
 
     def margin(self, n_terms: int) -> np.float32:
-        """Twice the error bound of a float32 score with `n_terms` products, in any order of summation."""
+        """Twice the error bound of a float32 score: `n_terms` products in any order, then the offset."""
         return np.float32(self.margin_constant + n_terms * self.margin_per_term)
+
+    def margin_from_offset(self, n_terms: int) -> np.float32:
+        """The same where products are added to the offset: each addition then rounds at its size too."""
+        return np.float32(self.margin(n_terms) + 2.0 * _HALF_ULP * n_terms * self.farthest)
 
     @cached_property
     def padded32(self) -> npt.NDArray[np.float32]:
@@ -62,6 +67,7 @@ def prepare(rule: AffineRule) -> PreparedRule:
     vectors = np.ascontiguousarray(rule.vectors, dtype=np.float64)
     offsets = np.ascontiguousarray(rule.offsets, dtype=np.float64)
     longest = float(np.sqrt(np.vecdot(vectors, vectors).max()))
+    farthest = float(np.abs(offsets).max())
     vectors32 = vectors.astype(np.float32)
     # |error| <= (n + 2) u |x| |v| for the products and the casts of both factors, 2 u |b| for the offset
     return PreparedRule(
@@ -70,9 +76,10 @@ def prepare(rule: AffineRule) -> PreparedRule:
         vectors32,
         np.ascontiguousarray(vectors32.T),
         offsets.astype(np.float32),
-        margin_constant=2.0 * _HALF_ULP * (4.0 * longest + 3.0 * float(np.abs(offsets).max())),
+        longest,
+        farthest,
+        margin_constant=2.0 * _HALF_ULP * (4.0 * longest + 3.0 * farthest),
         margin_per_term=2.0 * _HALF_ULP * longest,
-        longest=longest,
     )
 
 
@@ -101,7 +108,7 @@ def assign_best(rows: Block, rule: PreparedRule, labels: npt.NDArray[np.int32], 
                 rows,
                 rule.vectors32,
                 rule.offsets32,
-                rule.margin(rows.shape[1]),
+                rule.margin_from_offset(rows.shape[1]),
                 rule.vectors,
                 rule.offsets,
                 labels,
