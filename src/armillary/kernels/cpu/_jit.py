@@ -16,7 +16,8 @@ from numba.core import event
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Sums over rows may be regrouped into vector lanes and multiply-adds fused; the grouping is fixed at compile
-# time, so results repeat. No NaN or infinity is assumed away.
+# time, so results repeat. No NaN or infinity is assumed away. Such a sum must not share its loop with a store: the
+# compiler then makes a second version of the loop, for arrays that overlap, and the bits depend on which is run.
 VECTOR_SUMS = frozenset({"reassoc", "contract", "nsz"})
 # Filter scores are finite, so maxima may be kept per vector lane; the error bound of a filter holds for any order.
 FILTER = frozenset({"nnan", "nsz", "reassoc", "contract"})

@@ -28,12 +28,10 @@ _NORM_DOUBT = 2.5e-6
 
 @dataclass(frozen=True, eq=False)
 class PreparedRule:
-    """An affine rule in the layouts the loops want, with the doubt of float32 scores."""
+    """An affine rule with the doubt of float32 scores; the layouts that loops want are made when first asked for."""
 
     vectors: Float64Array  # (K, D)
     offsets: Float64Array  # (K,)
-    vectors32: npt.NDArray[np.float32]  # (K, D)
-    matrix32: npt.NDArray[np.float32]  # (D, K)
     offsets32: npt.NDArray[np.float32]  # (K,)
     longest: float  # vector
     farthest: float  # offset from 0
@@ -49,11 +47,21 @@ class PreparedRule:
         return np.float32(self.margin(n_terms) + 2.0 * _HALF_ULP * n_terms * self.farthest)
 
     @cached_property
+    def vectors32(self) -> npt.NDArray[np.float32]:
+        """(K, D), for narrow rows."""
+        return self.vectors.astype(np.float32)
+
+    @cached_property
+    def matrix32(self) -> npt.NDArray[np.float32]:
+        """(D, K), for BLAS."""
+        return np.ascontiguousarray(self.vectors32.T)
+
+    @cached_property
     def padded32(self) -> npt.NDArray[np.float32]:
-        """`matrix32` with zero columns up to a multiple of 8: loops over whole vectors take half the time at K = 20."""
-        n_features, n_clusters = self.matrix32.shape
+        """(D, K) and zero columns up to a multiple of 8: loops over whole vectors take half the time at K = 20."""
+        n_clusters, n_features = self.vectors.shape
         padded = np.zeros((n_features, -(-n_clusters // 8) * 8), np.float32)
-        padded[:, :n_clusters] = self.matrix32
+        padded[:, :n_clusters] = self.vectors.T
         return padded
 
     @cached_property
@@ -63,18 +71,15 @@ class PreparedRule:
 
 
 def prepare(rule: AffineRule) -> PreparedRule:
-    """Cast and transpose once per pass."""
+    """Done once per pass."""
     vectors = np.ascontiguousarray(rule.vectors, dtype=np.float64)
     offsets = np.ascontiguousarray(rule.offsets, dtype=np.float64)
     longest = float(np.sqrt(np.vecdot(vectors, vectors).max()))
     farthest = float(np.abs(offsets).max())
-    vectors32 = vectors.astype(np.float32)
     # |error| <= (n + 2) u |x| |v| for the products and the casts of both factors, 2 u |b| for the offset
     return PreparedRule(
         vectors,
         offsets,
-        vectors32,
-        np.ascontiguousarray(vectors32.T),
         offsets.astype(np.float32),
         longest,
         farthest,

@@ -132,11 +132,11 @@ def softmax_row(scores, out):
     top = np.float64(scores[0])
     for k in range(1, n_clusters):
         top = max(top, np.float64(scores[k]))
+    for k in range(n_clusters):
+        out[k] = exp_nonpositive(np.float64(scores[k]) - top)
     total = 0.0
     for k in range(n_clusters):
-        value = exp_nonpositive(np.float64(scores[k]) - top)
-        out[k] = value
-        total += value
+        total += out[k]
     for k in range(n_clusters):
         out[k] /= total
     return top + np.log(total)

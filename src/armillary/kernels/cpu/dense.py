@@ -140,6 +140,7 @@ def small(dimension: int) -> SmallKernels:
         score = np.empty((n_clusters, _TILE))
         top = np.empty(_TILE)
         total = np.empty(_TILE)
+        weight = np.empty(_TILE)
         evidence = 0.0
         for start in range(0, n_rows, _TILE):
             size = min(_TILE, n_rows - start)
@@ -162,20 +163,32 @@ def small(dimension: int) -> SmallKernels:
                     value = exp_nonpositive(score[k, r] - top[r])
                     score[k, r] = value
                     total[r] += value
+            if weights is None:
+                for r in range(size):
+                    weight[r] = 1.0
+            else:
+                given = weights[start : start + size]
+                for r in range(size):
+                    weight[r] = given[r]
             for r in range(size):
-                weight = 1.0 if weights is None else weights[start + r]
-                evidence += weight * (top[r] + np.log(total[r]))
-                total[r] = weight / total[r]
+                top[r] = weight[r] * (top[r] + np.log(total[r]))
+            for r in range(size):
+                evidence += top[r]
+            for r in range(size):
+                weight[r] /= total[r]
             for k in range(n_clusters):
+                share = score[k]
+                for r in range(size):
+                    share[r] *= weight[r]
                 count = 0.0
                 for r in range(size):
-                    score[k, r] *= total[r]
-                    count += score[k, r]
+                    count += share[r]
                 counts[k] += count
                 for d in range(dimension):
+                    column = columns[d]
                     moment = 0.0
                     for r in range(size):
-                        moment += score[k, r] * columns[d, r]
+                        moment += share[r] * column[r]
                     resultants[k, d] += moment
         return evidence
 
