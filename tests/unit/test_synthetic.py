@@ -16,11 +16,14 @@ import scipy.sparse as sp
 from scipy.stats import binom, chi2, norm
 
 from armillary.datasets import (
+    _drawing,
     make_drifting_mixture,
     make_sparse_topics,
     make_tangent_gaussian_mixture,
     make_vmf_mixture,
-    synthetic,
+    mixtures,
+    streams,
+    topics,
 )
 from armillary.distributions import vmf
 from armillary.exceptions import ParameterError
@@ -247,8 +250,8 @@ class TestVmfMixture:
             return vmf_sample(mean, concentration, size, random_state)
 
         vmf_sample = vmf.sample
-        monkeypatch.setattr(synthetic.vmf, "sample", spy)
-        monkeypatch.setattr(synthetic, "_BLOCK_VALUES", 60)
+        monkeypatch.setattr(_drawing.vmf, "sample", spy)
+        monkeypatch.setattr(_drawing, "BLOCK_VALUES", 60)
         X, labels, truth = make_vmf_mixture(300, 3, 2, concentration=1e4, noise=0.2, random_state=0)
         assert max(drawn) <= 20
         is_row = labels >= 0
@@ -479,7 +482,7 @@ class TestSparseTopics:
         assert (np.diff(X.indptr) >= 1).all()
 
     def test_blocks_of_documents_follow_the_same_truth(self, monkeypatch):
-        monkeypatch.setattr(synthetic, "_BLOCK_VALUES", 3000)
+        monkeypatch.setattr(topics, "BLOCK_VALUES", 3000)
         X, labels, truth = make_sparse_topics(2000, 40, 2, n_topic_words=7, random_state=2)
         counts = np.rint(self.counts_of(X, truth))
         np.testing.assert_array_equal(counts.sum(axis=1), truth.document_lengths)
@@ -500,7 +503,8 @@ class TestSparseTopics:
             make_sparse_topics(10, 20, 2, **options)
 
 
-def test_examples_in_docstrings_run():
-    result = doctest.testmod(synthetic)
+@pytest.mark.parametrize("module", [mixtures, streams, topics])
+def test_examples_in_docstrings_run(module):
+    result = doctest.testmod(module)
     assert result.attempted > 0
     assert result.failed == 0

@@ -1,15 +1,13 @@
 """Data with a known truth."""
 
-from armillary.datasets.synthetic import (
-    DriftingMixtureTruth,
-    SparseTopicsTruth,
+from armillary.datasets.mixtures import (
     TangentGaussianMixtureTruth,
     VonMisesFisherMixtureTruth,
-    make_drifting_mixture,
-    make_sparse_topics,
     make_tangent_gaussian_mixture,
     make_vmf_mixture,
 )
+from armillary.datasets.streams import DriftingMixtureTruth, make_drifting_mixture
+from armillary.datasets.topics import SparseTopicsTruth, make_sparse_topics
 
 __all__ = [
     "DriftingMixtureTruth",
