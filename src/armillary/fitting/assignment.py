@@ -8,6 +8,7 @@ have the same bits either way: a cluster with the same rows has the same sum.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from armillary.statistics.directional import DirectionalStatistics
 
 # Where most clusters change, one sweep that sums while rows are in cache beats a second one over few clusters.
 _MOST_CLUSTERS = 0.5
+# Rows looked at first when empty clusters need some.
+_FEW_CANDIDATES = 1024
 # Padding of an angle turned, larger than the rounding of the float32 bounds it is added to.
 _ANGLE_PAD = 5e-7
 
@@ -103,8 +106,7 @@ class HardAssignment:
         if passes.points.weights is not None:
             counted = np.flatnonzero(passes.points.weights)
         sizes = np.bincount(self._labels[counted], minlength=len(directions))
-        candidates = np.arange(len(own))[counted]
-        candidates = iter(candidates[np.argsort(own[candidates], kind="stable")])
+        candidates = _smallest_first(own, np.arange(len(own))[counted])
         is_stale = np.zeros(len(directions), dtype=np.bool_)
         for empty in np.flatnonzero(sizes == 0):
             row = next((row for row in candidates if sizes[self._labels[row]] > 1), None)
@@ -119,3 +121,12 @@ class HardAssignment:
                 self._own[row] = np.inf
         self._statistics = self._sum_again(passes, is_stale, statistics)
         return self._statistics
+
+
+def _smallest_first(values: Float64Array, numbers: npt.NDArray[np.int64]) -> Iterator[int]:
+    """Some numbers in the order of their values; nearly always only the first few are asked for."""
+    few = min(len(numbers), _FEW_CANDIDATES)
+    is_first = np.zeros(len(numbers), dtype=np.bool_)
+    is_first[np.argpartition(values[numbers], few - 1)[:few]] = True
+    for part in (numbers[is_first], numbers[~is_first]):
+        yield from part[np.argsort(values[part], kind="stable")].tolist()

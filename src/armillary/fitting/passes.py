@@ -199,13 +199,7 @@ class Passes:
         """The score of each row with its own label (n,)."""
         own = np.empty(self.points.n_rows)
         prepared = self._kernels.prepare(rule)
-
-        def task(rows: Block, part: slice) -> None:
-            table = np.empty((part.stop - part.start, len(rule.vectors)))
-            self._kernels.scores(rows, prepared, table)
-            own[part] = np.take_along_axis(table, labels[part][:, None], axis=1)[:, 0]
-
-        self.each_block(task)
+        self.each_block(lambda rows, part: self._kernels.own_scores(rows, prepared, labels[part], own[part]))
         return own
 
     def map_scores(self, rule: AffineRule, function: Callable[[FloatArray, slice], T]) -> list[T]:

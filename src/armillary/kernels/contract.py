@@ -73,6 +73,9 @@ class Kernels(Protocol):
     def scores(self, rows: Block, rule: Any, out: FloatArray) -> None:
         """Fill `out` (n, K) with scores, in the dtype of `out`."""
 
+    def own_scores(self, rows: Block, rule: Any, labels: npt.NDArray[np.int32], out: Float64Array) -> None:
+        """Fill `out` (n,) with the score of each row under its own label."""
+
     def assign_best(self, rows: Block, rule: Any, labels: npt.NDArray[np.int32], changed: npt.NDArray[np.int64]) -> int:
         """Write the arg max over `labels` (n,); return how many rows changed.
 

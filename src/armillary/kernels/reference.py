@@ -39,6 +39,11 @@ def scores(rows: Block, rule: AffineRule, out: FloatArray) -> None:
     out[:] = _scores(rows, rule)
 
 
+def own_scores(rows: Block, rule: AffineRule, labels: npt.NDArray[np.int32], out: Float64Array) -> None:
+    """One column of the scores for each row."""
+    out[:] = np.take_along_axis(_scores(rows, rule), labels[:, None], axis=1)[:, 0]
+
+
 def assign_best(rows: Block, rule: AffineRule, labels: npt.NDArray[np.int32], changed: npt.NDArray[np.int64]) -> int:
     """np.argmax takes the smallest k among ties, as the contract asks."""
     best = np.argmax(_scores(rows, rule), axis=1)

@@ -105,6 +105,14 @@ def _add_offsets(out: FloatArray, rule: PreparedRule) -> None:
         choose.add_offsets(out, rule.offsets.astype(out.dtype))
 
 
+def own_scores(rows: Block, rule: PreparedRule, labels: npt.NDArray[np.int32], out: Float64Array) -> None:
+    """Fill `out` (n,) with the score of each row under its own label."""
+    if isinstance(rows, SparseBlock):
+        sparse.own_scores(*rows[:3], rule.vectors, rule.offsets, labels, out)
+    else:
+        dense.own_scores(rows, rule.vectors, rule.offsets, labels, out)
+
+
 def assign_best(rows: Block, rule: PreparedRule, labels: npt.NDArray[np.int32], changed: npt.NDArray[np.int64]) -> int:
     """Write the arg max over `labels`; return how many rows changed."""
     if not isinstance(rows, SparseBlock) and rows.shape[1] <= SMALL_DIMENSION:

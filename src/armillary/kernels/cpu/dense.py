@@ -8,13 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from armillary.kernels.cpu._jit import FILTER, VECTOR_SUMS, kernel
-from armillary.kernels.cpu.choose import record, settle_among_all
+from armillary.kernels.cpu.choose import exact_score, record, settle_among_all
 from armillary.kernels.cpu.exponential import exp_nonpositive
 
 # Rows per tile: D + 3 float32 arrays of this length stay in the first-level cache up to D = 16.
 _TILE = 256
 # Independent partial sums: consecutive rows of one cluster do not wait for each other.
 _BANKS = 4
+
+
+@kernel
+def own_scores(rows, vectors, offsets, labels, out):
+    """The float64 score of each row under its own label."""
+    for i in range(rows.shape[0]):
+        out[i] = exact_score(rows[i], vectors[labels[i]], offsets[labels[i]])
 
 
 @kernel

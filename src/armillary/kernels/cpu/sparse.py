@@ -33,6 +33,14 @@ def _exact_score(data, indices, start, stop, vector, offset):
 
 
 @kernel
+def own_scores(data, indices, indptr, vectors, offsets, labels, out):
+    """The float64 score of each row under its own label."""
+    for i in range(indptr.shape[0] - 1):
+        k = labels[i]
+        out[i] = _exact_score(data, indices, indptr[i], indptr[i + 1], vectors[k], offsets[k])
+
+
+@kernel
 def scores(data, indices, indptr, matrix, offsets, out):
     """Scores of a block in the dtype of `out`."""
     for i in range(indptr.shape[0] - 1):
