@@ -31,6 +31,8 @@ check: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-bench
 	$(RUN) -m benchmarks.run
+	$(RUN) -m benchmarks.algorithms
+	$(RUN) -m benchmarks.import_time
 
 clean:
 	rm -rf $(VENV) demo .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -151,6 +151,22 @@ def test_scores(dimension, dtype, kind):
                 np.testing.assert_allclose(out, wanted, rtol=0, atol=score_doubt(rows, rule, half_ulp))
 
 
+@every_shape
+@every_dtype
+@every_kind
+def test_own_scores(dimension, dtype, kind):
+    for n_clusters in CLUSTERS:
+        rng = np.random.default_rng([25, dimension, n_clusters])
+        block, rows = make_rows(rng, N_ROWS, dimension, dtype, kind)
+        labels = rng.integers(0, n_clusters, N_ROWS).astype(np.int32)
+        for rule in rules(rng, n_clusters, dimension):
+            own = np.full(N_ROWS, np.nan)
+            cpu.own_scores(block, cpu.prepare(rule), labels, own)
+            wanted = np.empty(N_ROWS)
+            reference.own_scores(block, rule, labels, wanted)
+            np.testing.assert_allclose(own, wanted, rtol=0, atol=score_doubt(rows, rule, U64))
+
+
 # ------------------------------------------------------------------------------------------------------- arg max
 
 
@@ -269,11 +285,12 @@ def test_near_ties_are_settled_in_float64(dimension, dtype, kind):
         shifted = vectors + gap * rng.standard_normal(vectors.shape)
         rule = AffineRule(np.concatenate([vectors, shifted, shifted[::-1]]), np.zeros(12))
         wanted = defined_scores(rows, rule).argmax(axis=1)
+        in_float32 = (rows.astype(np.float32) @ rule.vectors.astype(np.float32).T).argmax(axis=1).astype(np.int32)
         if gap < 1e-7:  # the planted tie is one that float32 cannot see
-            in_float32 = rows.astype(np.float32) @ rule.vectors.astype(np.float32).T
-            assert (in_float32.argmax(axis=1) != wanted).mean() > 0.1
-        for start in (-1, 11):
-            labels, _, _ = assign(block, rule, np.full(N_ROWS, start, np.int32))
+            assert (in_float32 != wanted).mean() > 0.1
+        # wherever rows come from, the cluster that float32 prefers included
+        for before in (from_nowhere(rows), np.full(N_ROWS, 11, np.int32), in_float32):
+            labels, _, _ = assign(block, rule, before)
             np.testing.assert_array_equal(labels, wanted)
 
 

@@ -423,6 +423,18 @@ def test_an_empty_cluster_takes_the_row_farthest_from_its_own_direction(algorith
 
 
 @pytest.mark.parametrize("algorithm", ["lloyd", "hamerly"])
+def test_many_empty_clusters_take_the_farthest_rows_in_order(algorithm):
+    rng = np.random.default_rng(26)
+    rows = clumped(26, n_rows=1600, n_clumps=1)
+    start = np.array([-1.0, 0.0, 0.0]) + 0.1 * rng.standard_normal((1300, 3))
+    start[0] = 1.0, 0.0, 0.0
+    model = quiet_fit(SphericalKMeans(1300, init=start, algorithm=algorithm, max_iter=1), rows)
+    np.testing.assert_array_equal(model.counts_, [301] + [1] * 1299)
+    farthest = np.argsort(rows[:, 0])[:1299]
+    np.testing.assert_allclose(model.cluster_centers_[1:], rows[farthest], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("algorithm", ["lloyd", "hamerly"])
 def test_a_cluster_of_one_row_gives_none_away(algorithm):
     # clusters 0 and 1 have one row each, far from their directions; cluster 2 has all others
     rows = np.array([[1.0, 0.6, 0], [0, 1, 0.6], [0, 0, 1], [0, 0.05, 1], [0.05, 0, 1]])
