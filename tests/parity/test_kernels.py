@@ -574,6 +574,21 @@ def test_a_float32_row_keeps_its_digits_against_a_long_vector():
         np.testing.assert_allclose(log_evidence, wanted, rtol=0, atol=atol)
 
 
+@every_shape
+@every_dtype
+@every_kind
+def test_a_common_offset_changes_no_responsibility(dimension, dtype, kind):
+    # a float32 score next to an offset of 1e6 has an ulp of 0.06; the limit of slopes allows 2e-3 nats of doubt
+    rng = np.random.default_rng([26, dimension])
+    block, _ = make_rows(rng, N_ROWS, dimension, dtype, kind)
+    vectors, offsets = units(rng, 5, dimension), rng.standard_normal(5)
+    tables = np.empty((3, N_ROWS, 5))
+    for table, common in zip(tables, (0.0, 1e6, -1e7), strict=True):
+        prepared = cpu.prepare(AffineRule(vectors, offsets + common))
+        cpu.responsibilities(block, prepared, table, np.empty(N_ROWS))
+    np.testing.assert_allclose(tables[1:], tables[:1].repeat(2, axis=0), rtol=0, atol=2e-3)
+
+
 # ----------------------------------------------------------------------------------------------------------- exp
 
 

@@ -662,14 +662,14 @@ BAD_PARAMETERS = {
             -1e-3,
             (
                 "`tol` of SphericalKMeans must be a number >= 0; got -0.001. "
-                "It is a relative gain; 0 runs until no label changes."
+                "It is a relative gain; 0 runs until nothing is gained."
             ),
         ),
         (
             np.nan,
             (
                 "`tol` of SphericalKMeans must be a number >= 0; got nan. "
-                "It is a relative gain; 0 runs until no label changes."
+                "It is a relative gain; 0 runs until nothing is gained."
             ),
         ),
     ],

@@ -53,7 +53,7 @@ ROWS.setflags(write=False)
 # ----------------------------------------------------------------------------------------------------- parameters
 
 RESTARTS = " 'auto' takes 1 for k-means++ or given directions, 10 for random rows."
-GAIN = " It is a relative gain; 0 runs until no label changes."
+GAIN = " It is a relative gain; 0 runs until nothing is gained."
 CORES = " None takes every core."
 SHAPE = "must have shape (n_clusters, n_features) = (4, 3);"
 SENTENCES = [
@@ -740,6 +740,18 @@ def test_batches_that_cancel_leave_the_direction():
     assert model.counts_[0] == 2
     model.partial_fit([[0.0, 1.0]])
     np.testing.assert_allclose(model.cluster_centers_, [[0.0, 1.0]], atol=1e-15)
+
+
+@pytest.mark.parametrize("algorithm", ["lloyd", "hamerly"])
+def test_rows_that_cancel_to_rounding_leave_the_direction(algorithm):
+    # three rows at 120 degrees add up to 1e-16 or so, which points nowhere
+    angles = np.radians([10.0, 130.0, 250.0])
+    rows = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    assert 0.0 < np.linalg.norm(rows.sum(axis=0)) < 1e-15
+    model = SphericalKMeans(1, init=[[0.6, 0.8]], algorithm=algorithm).fit(rows)
+    np.testing.assert_allclose(model.cluster_centers_, [[0.6, 0.8]], rtol=1e-15)
+    assert math.isclose(model.inertia_, 3.0, rel_tol=1e-14)
+    assert model.labels_.tolist() == [0, 0, 0]
 
 
 def test_the_first_batch_starts_as_a_fit_does():

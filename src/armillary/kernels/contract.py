@@ -10,13 +10,13 @@ alone: no project types, no threads, no chunking. `fitting/passes.py` runs block
 **Rows.** A dense block is a C-contiguous unit-row array (n, D), float32 or float64. A sparse block is a
 `points.SparseBlock`, whose `indptr` belongs to the block while `data` and `indices` are the whole matrix's.
 
-**Arg max.** The label is the k with the largest *float64* score, its products added in column order; ties go to
-the smallest k. Devices may score in float32 first, but must decide every row whose two best scores lie within the
-rounding bound of that filter by the float64 rule. So labels do not depend on block size, BLAS, device, or on
-whether rows come one at a time.
+**Arg max.** The label is the k with the largest *float64* score, its products added in column order (for CSR,
+in the order stored); ties go to the smallest k. Devices may score in float32 first, but must decide every row
+whose two best scores lie within the rounding bound of that filter by the float64 rule. So labels do not
+depend on block size, BLAS, device, or on whether rows come one at a time.
 
 **Softmax.** Responsibilities are exp(score - max) / sum; the evidence of a row is log sum exp score. Scores are
-float64, except that float32 rows against vectors shorter than `FLOAT32_SLOPE_LIMIT` are scored in float32.
+float64, except that wide float32 rows are scored in float32 where vectors and offsets stay below `FLOAT32_SLOPE_LIMIT`.
 
 **Draw.** Row i draws uniform u_i = philox(key, i) and takes the first k whose cumulative responsibility exceeds u_i.
 

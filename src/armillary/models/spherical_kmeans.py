@@ -81,7 +81,7 @@ class Parameters:
             n_init=n_init,
             max_iter=check_integer(model.max_iter, "max_iter", who, low=1),
             tol=check_number(
-                model.tol, "tol", who, low=0.0, hint="It is a relative gain; 0 runs until no label changes."
+                model.tol, "tol", who, low=0.0, hint="It is a relative gain; 0 runs until nothing is gained."
             ),
             is_bounded=algorithm == "hamerly",
             refills=check_choice(model.empty_clusters, "empty_clusters", who, ("refill", "keep")) == "refill",
@@ -175,7 +175,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     max_iter : int, default=300
         Most steps of one run. A run that uses them all warns.
     tol : float, default=1e-6
-        Stop when a step gains at most this fraction of the objective. 0 runs until no label changes.
+        Stop when a step gains at most this fraction of the objective. 0 runs until nothing is gained.
     empty_clusters : {"refill", "keep"}, default="refill"
         A cluster that lost all rows takes the row farthest from its own direction (the objective does not fall), or
         keeps its direction.

@@ -230,8 +230,9 @@ def responsibilities(rows: Block, rule: PreparedRule, out: FloatArray, log_evide
 
 
 def _soft_scores(rows: FloatArray, rule: PreparedRule) -> FloatArray:
-    """Scores for a softmax: float64, or float32 where rows and slopes allow it."""
-    in_float32 = rows.dtype == np.float32 and rows.shape[1] > SMALL_DIMENSION and rule.longest < FLOAT32_SLOPE_LIMIT
+    """Scores for a softmax: float64, or float32 where rows, slopes and offsets allow it."""
+    largest = max(rule.longest, rule.farthest)
+    in_float32 = rows.dtype == np.float32 and rows.shape[1] > SMALL_DIMENSION and largest < FLOAT32_SLOPE_LIMIT
     out: FloatArray = np.empty((len(rows), len(rule.vectors)), np.float32 if in_float32 else np.float64)
     scores(rows, rule, out)
     return out
