@@ -118,7 +118,7 @@ def load(name: str) -> Workload:
         if path.with_suffix(".npy").exists()
         else sp.load_npz(path.with_suffix(".npz"))
     )
-    # of this seed, no workload has converged after 11 steps
+    # from these starts W1, W2, W2b and W3 have not converged after 11 steps
     chosen = np.random.default_rng(STARTS_SEED).choice(rows.shape[0], n_clusters, replace=False)
     starts = rows[np.sort(chosen)]
     dense = starts.toarray() if sp.issparse(starts) else starts

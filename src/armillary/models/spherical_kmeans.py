@@ -171,7 +171,8 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     init : {"k-means++", "random"} or array of shape (K, D), default="k-means++"
         First directions: k-means++ by angle (greedy), distinct rows, or the directions given (normalised here).
     n_init : int or "auto", default="auto"
-        Runs from different starts; the one with the highest objective is kept. "auto" is 10 for random rows, else 1.
+        Runs, each from its own draw; the one with the highest objective is kept (given directions give the same run
+        every time). "auto" is 10 for random rows, else 1.
     max_iter : int, default=300
         Most steps of one run. A run that uses them all warns.
     tol : float, default=1e-6

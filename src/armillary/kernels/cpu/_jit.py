@@ -24,7 +24,7 @@ FILTER = frozenset({"nnan", "nsz", "reassoc", "contract"})
 
 
 def kernel(function: F | None = None, *, fastmath: frozenset[str] | None = None) -> Any:
-    """Compile `function` lazily. Serial and `nogil`: threads run whole blocks (0.6 s to compile, `prange` 5 s)."""
+    """Compile `function` lazily. Serial and `nogil`: threads run whole blocks."""
 
     def decorate(inner: F) -> Any:
         return numba.njit(inner, cache=True, nogil=True, error_model="numpy", fastmath=set(fastmath or ()))
