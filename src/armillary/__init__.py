@@ -9,19 +9,35 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from armillary.models.angle_selection import select_max_angle, suggest_max_angle
+    from armillary.models.ddp_vmf_means import DDPvMFMeans
+    from armillary.models.dp_vmf_means import DPvMFMeans
     from armillary.models.spherical_kmeans import SphericalKMeans
     from armillary.persistence.archive import load, save
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "DDPvMFMeans": "armillary.models.ddp_vmf_means",
+    "DPvMFMeans": "armillary.models.dp_vmf_means",
     "SphericalKMeans": "armillary.models.spherical_kmeans",
     "load": "armillary.persistence.archive",
     "save": "armillary.persistence.archive",
+    "select_max_angle": "armillary.models.angle_selection",
+    "suggest_max_angle": "armillary.models.angle_selection",
 }
 _ROOMS = ("datasets", "distributions", "geometry", "metrics", "plots")
 
-__all__ = ["SphericalKMeans", "__version__", "load", "save"]
+__all__ = [
+    "DDPvMFMeans",
+    "DPvMFMeans",
+    "SphericalKMeans",
+    "__version__",
+    "load",
+    "save",
+    "select_max_angle",
+    "suggest_max_angle",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -103,6 +103,28 @@ class Points:
         """The weights of rows start..stop."""
         return None if self.weights is None else self.weights[start:stop]
 
+    def gather(self, numbers: npt.NDArray[np.int64]) -> Block:
+        """Some rows, in the order given, with the bits that `block` gives them."""
+        chosen = self.matrix[numbers]
+        if self.is_sparse:
+            return SparseBlock(chosen.data, chosen.indices, chosen.indptr, self.n_features)
+        return chosen if self.is_unit else unit_block(chosen, 0, self.who)
+
+    def take(self, numbers: npt.NDArray[np.int64]) -> Points:
+        """Some rows with their weights, as points of their own."""
+        weights = None if self.weights is None else self.weights[numbers]
+        return Points(self.matrix[numbers], self.dtype, weights, self.is_unit, self.who)
+
+    def counted(self) -> Points:
+        """The rows whose weight is above 0: these points themselves where all are."""
+        if self.weights is None or self.weights.all():
+            return self
+        return self.take(np.flatnonzero(self.weights))
+
+    def shuffled(self, generator: np.random.Generator) -> Points:
+        """The same rows in a random order."""
+        return self.take(generator.permutation(self.n_rows))
+
     def rows(self, numbers: npt.ArrayLike) -> Float64Array:
         """Some rows (m, D), dense and of unit length in float64."""
         chosen = self.matrix[np.asarray(numbers)]

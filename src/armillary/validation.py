@@ -61,6 +61,18 @@ def as_matrix(X: Any, who: str, expected_features: int | None = None, what: str 
     return matrix
 
 
+def has_nan(matrix: Rows) -> npt.NDArray[np.bool_]:
+    """Which rows (n,) have a NaN."""
+    if isinstance(matrix, np.ndarray):
+        if matrix.dtype.kind != "f":
+            return np.zeros(len(matrix), dtype=np.bool_)
+        return np.asarray(np.isnan(matrix).any(axis=1))
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    found = np.zeros(matrix.shape[0], dtype=np.bool_)
+    found[rows[np.isnan(matrix.data)]] = True
+    return found
+
+
 def computing_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which rows of `dtype` are kept: float32 and float64 stay, everything else is widened."""
     native = dtype.newbyteorder("=")
@@ -362,6 +374,43 @@ def check_number(value: Any, name: str, who: str, *, low: float, high: float = m
         return float(value)
     rule = f"a number >= {low:g}" if high == math.inf else f"a number in [{low:g}, {high:g}]"
     raise ParameterError(f"`{name}` of {who} must be {rule}; got {value!r}.{' ' + hint if hint else ''}")
+
+
+def check_positive(value: Any, name: str, who: str, *, low: float = 0.0, hint: str = "") -> float:
+    """A number from `low` (if that is 0, above it) to infinity, which is allowed."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if is_number and (value >= low if low else value > 0.0):
+        return float(value)
+    rule = f"[{low:g}, inf]" if low else "(0, inf]"
+    raise ParameterError(f"`{name}` of {who} must be a number in {rule}; got {value!r}.{' ' + hint if hint else ''}")
+
+
+def check_rotation(value: Any, n_features: int, who: str) -> Float64Array | None:
+    """A proper rotation (D, D), or None."""
+    if value is None:
+        return None
+    rotation = np.asarray(value, dtype=np.float64)
+    rule = f"`rotation` of {who} must be a rotation matrix of shape ({n_features}, {n_features})"
+    if rotation.shape != (n_features, n_features):
+        raise InputError(f"{rule}; got shape {rotation.shape}. Give a matrix R with R R' = 1 and determinant 1.")
+    error = np.abs(rotation @ rotation.T - np.eye(n_features)).max()
+    if not error <= 1e-6 or np.linalg.det(rotation) < 0.0:
+        raise InputError(
+            f"{rule}; got one whose R R' differs from 1 by {error:.2g} and whose determinant is "
+            f"{np.linalg.det(rotation):.2g}. Give a matrix R with R R' = 1 and determinant 1."
+        )
+    return rotation
+
+
+def check_angle(value: Any, name: str, who: str) -> float:
+    """Radians in (0, pi]."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if is_number and _is_finite(value) and 0.0 < value <= math.pi:
+        return float(value)
+    way_out = "Angles are in radians."
+    if is_number and _is_finite(value) and math.pi < value <= 360.0:
+        way_out = f"Angles are in radians: math.radians({value:g}) is {math.radians(value):.4g}."
+    raise ParameterError(f"`{name}` of {who} must be a number in (0, pi]; got {value!r}. {way_out}")
 
 
 def _is_finite(value: Any) -> bool:

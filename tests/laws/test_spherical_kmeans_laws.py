@@ -16,6 +16,7 @@ from armillary import SphericalKMeans
 from armillary.fitting.assignment import HardAssignment
 from armillary.fitting.passes import Passes
 from armillary.fitting.workers import Workers
+from armillary.kernels.contract import AffineRule
 from armillary.kernels.cpu import blocks as cpu
 from armillary.points import as_points
 
@@ -427,8 +428,8 @@ def sweep_both(rows, path):
         plain = HardAssignment(points.n_rows, is_bounded=False)
         bounded = HardAssignment(points.n_rows, is_bounded=True)
         for number, directions in enumerate(path):
-            moves, sums = plain.sweep(passes, directions)
-            other_moves, other_sums = bounded.sweep(passes, directions)
+            moves, sums = plain.sweep(passes, AffineRule.cosines(directions))
+            other_moves, other_sums = bounded.sweep(passes, AffineRule.cosines(directions))
             assert np.array_equal(plain.labels, bounded.labels), number
             assert moves.n_changed == other_moves.n_changed
             assert moves.changed.tobytes() == other_moves.changed.tobytes()

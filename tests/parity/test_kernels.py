@@ -330,7 +330,7 @@ def bounds_for(own, other, turned):
     turned = turned.astype(np.float32)
     order = np.argsort(turned)
     second = turned[order[-2]] if len(turned) > 1 else np.float32(0.0)
-    return AngleBounds(own, other, turned, turned[order[-1]], second, int(order[-1]))
+    return AngleBounds(own, other, turned, turned[order[-1]], second, int(order[-1]), np.float32(np.inf))
 
 
 def angles_between(rows, directions):

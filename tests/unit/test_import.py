@@ -47,6 +47,8 @@ def test_a_model_is_made_without_compiler_plots_or_progress():
 
 def test_dir_lists_the_public_names_and_rooms():
     expected = [
+        "DDPvMFMeans",
+        "DPvMFMeans",
         "SphericalKMeans",
         "__version__",
         "datasets",
@@ -56,6 +58,8 @@ def test_dir_lists_the_public_names_and_rooms():
         "metrics",
         "plots",
         "save",
+        "select_max_angle",
+        "suggest_max_angle",
     ]
     assert dir(armillary) == expected
 
@@ -72,12 +76,19 @@ def test_rooms_are_modules(room):
 
 
 def test_public_names_come_from_their_homes():
+    from armillary.models.angle_selection import select_max_angle, suggest_max_angle
+    from armillary.models.ddp_vmf_means import DDPvMFMeans
+    from armillary.models.dp_vmf_means import DPvMFMeans
     from armillary.models.spherical_kmeans import SphericalKMeans
     from armillary.persistence.archive import load, save
 
+    assert armillary.DDPvMFMeans is DDPvMFMeans
+    assert armillary.DPvMFMeans is DPvMFMeans
     assert armillary.SphericalKMeans is SphericalKMeans
     assert armillary.load is load
     assert armillary.save is save
+    assert armillary.select_max_angle is select_max_angle
+    assert armillary.suggest_max_angle is suggest_max_angle
 
 
 @pytest.mark.parametrize("name", ["SphericalKmeans", "KMeans", "numpy", "_nothing"])

@@ -8,6 +8,7 @@ have the same bits either way: a cluster with the same rows has the same sum.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,9 +45,11 @@ class HardAssignment:
         """The labels (n,); -1 before the first sweep."""
         return self._labels
 
-    def sweep(self, passes: Passes, directions: Float64Array) -> tuple[Moves, DirectionalStatistics]:
-        """Label every row by its nearest direction (K, D); return what moved, and the new sums."""
-        rule = AffineRule.cosines(directions)
+    def sweep(self, passes: Passes, rule: AffineRule) -> tuple[Moves, DirectionalStatistics]:
+        """Label every row by `rule`, cosines if bounds are kept; return what moved, and the new sums.
+
+        Rows that the rule refuses keep a negative label (see kernels/contract.py) and are in no sum.
+        """
         if not self._is_bounded:
             moves, statistics = passes.assign_and_sum(rule, self._labels)
         else:
@@ -60,9 +63,10 @@ class HardAssignment:
         widest = int(order[-1])
         largest = turned[widest]
         second_largest = turned[order[-2]] if len(turned) > 1 else np.float32(0.0)
+        reach = np.float32(_reach(rule.floor))
 
         def bounds(part: slice) -> AngleBounds:
-            return AngleBounds(self._own[part], self._other[part], turned, largest, second_largest, widest)
+            return AngleBounds(self._own[part], self._other[part], turned, largest, second_largest, widest, reach)
 
         if self._statistics is None or self._n_changed_clusters > _MOST_CLUSTERS * len(turned):
             moves, statistics = passes.assign_and_sum(rule, self._labels, bounds)
@@ -93,6 +97,31 @@ class HardAssignment:
             np.where(is_stale[:, None], fresh.resultants, before.resultants),
         )
 
+    def forget_bounds(self) -> None:
+        """Have the next sweep look at every row: the clusters are no longer those of the last one."""
+        self._own.fill(np.inf)
+        self._directions = None
+        self._statistics = None
+
+    def keep(self, is_kept: npt.NDArray[np.bool_]) -> None:
+        """Drop clusters that have no rows; the others move up and keep their order."""
+        if is_kept.all():
+            return
+        table = np.cumsum(is_kept, dtype=np.int32) - np.int32(1)
+        np.take(table, self._labels, out=self._labels)
+        # bounds to the directions that stay still hold
+        if self._directions is not None:
+            self._directions = self._directions[is_kept]
+        if self._statistics is not None:
+            self._statistics = self._statistics.select(is_kept)
+
+    def names(self, names: npt.NDArray[np.int64], is_present: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """Labels as names (K,), for n rows of which only some are here; -1 for the others and for rows without one."""
+        named = np.full(len(is_present), -1, dtype=np.int64)
+        if len(names):
+            named[is_present] = np.where(self._labels >= 0, names[self._labels], -1)
+        return named
+
     def fill_empty(self, passes: Passes, directions: Float64Array) -> DirectionalStatistics:
         """Give each empty cluster the row that is farthest from its own direction; return the new sums.
 
@@ -121,6 +150,13 @@ class HardAssignment:
                 self._own[row] = np.inf
         self._statistics = self._sum_again(passes, is_stale, statistics)
         return self._statistics
+
+
+def _reach(floor: float) -> float:
+    """An angle within which the cosine of a row is surely not below `floor`: rows are unit to within 2e-6."""
+    if floor <= -1.0:
+        return math.inf
+    return math.acos(min(1.0, floor + 1e-5)) - 2.0 * _ANGLE_PAD
 
 
 def _smallest_first(values: Float64Array, numbers: npt.NDArray[np.int64]) -> Iterator[int]:

@@ -44,6 +44,9 @@ class FitEvent:
     change: float | None = None  # relative gain in the objective, the number that is compared with `tol`
     seconds: float = 0.0  # since the fit began
     is_failed: bool = False  # of an "end": an exception is on its way out
+    births: tuple[int, ...] = ()  # of the "end" of a step in a stream: ids of clusters that are new, ...
+    revivals: tuple[int, ...] = ()  # ... are back after an absence, ...
+    deaths: tuple[int, ...] = ()  # ... or were forgotten
 
     def __str__(self) -> str:
         """One line for logs: only what is known."""
@@ -138,6 +141,10 @@ class Emitter:
         self._last = replace(
             self._last, restart=restart, step=step, n_clusters=n_clusters, objective=objective, change=None
         )
+
+    def lives(self, *, births: tuple[int, ...], revivals: tuple[int, ...], deaths: tuple[int, ...]) -> None:
+        """Ids of the clusters that were born, came back or died in this step of a stream, for "end" to report."""
+        self._last = replace(self._last, births=births, revivals=revivals, deaths=deaths)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

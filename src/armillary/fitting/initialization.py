@@ -1,4 +1,4 @@
-"""Where directions start: k-means++ by angle, distinct rows at random, or directions given."""
+"""Where directions start: k-means++ by angle, distinct rows at random, or directions given; and farthest-first."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from armillary._typing import Float64Array, FloatArray
 from armillary.fitting.passes import Passes
+from armillary.geometry.sphere import angle
 from armillary.kernels.contract import AffineRule
 from armillary.points import Points
 
@@ -49,6 +50,37 @@ def plus_plus(passes: Passes, n_clusters: int, generator: np.random.Generator) -
         _take(passes, best, nearest)
         chosen.append(best)
     return points.rows(chosen)
+
+
+def farthest_first(passes: Passes, n_picks: int, *, n_ignored: int = 0) -> tuple[npt.NDArray[np.int64], Float64Array]:
+    """Rows (n_picks,) taken in turn, each the farthest from all that was taken before, and its angle then (n_picks,).
+
+    The direction of the sum of all rows is there at the start (row 0 where they cancel); angles do not grow (Kulis and
+    Jordan 2012; dp_vmf_means.md, 9). `n_ignored` rows that are farther still are passed over for each pick: outliers.
+    One pass for each pick and one float64 for each row. The cosines are sums in column order, so the picks are the same
+    for dense and CSR rows.
+    """
+    points = passes.points
+    alike = np.zeros(points.n_rows, dtype=np.int32)
+    taken = np.empty((n_picks + 1, points.n_features))
+    taken[0] = passes.sums(alike, 1).directions(otherwise=points.rows([0]))[0]
+    nearest = np.full(points.n_rows, 2.0)  # 1 - cos to the nearest direction taken
+    picks, angles = np.empty(n_picks, dtype=np.int64), np.empty(n_picks)
+    for number in range(n_picks):
+        cosines = passes.own_scores(AffineRule.cosines(taken[number : number + 1]), alike)
+        np.minimum(nearest, _distances(cosines), out=nearest)
+        picks[number] = _farthest(nearest, n_ignored)
+        taken[number + 1] = points.rows(picks[number : number + 1])[0]
+        angles[number] = angle(taken[: number + 1], taken[number + 1]).min()
+    return picks, angles
+
+
+def _farthest(nearest: Float64Array, n_ignored: int) -> int:
+    """The row with the largest number but for `n_ignored` others; the first of equals."""
+    if n_ignored == 0:
+        return int(np.argmax(nearest))
+    place = len(nearest) - 1 - n_ignored
+    return int(np.argmax(nearest == np.partition(nearest, place)[place]))
 
 
 def _draw(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from armillary.fitting.events import Emitter
-from armillary.fitting.stopping import RelativeGain
+from armillary.fitting.stopping import Stopping
 
 S_co = TypeVar("S_co", covariant=True)
 S = TypeVar("S")
@@ -39,7 +39,7 @@ class Run(Generic[S]):
     is_converged: bool
 
 
-def run_chain(chain: Chain[S], *, max_steps: int, stopping: RelativeGain, emitter: Emitter, restart: int) -> Run[S]:
+def run_chain(chain: Chain[S], *, max_steps: int, stopping: Stopping, emitter: Emitter, restart: int) -> Run[S]:
     """Step until nothing changes, the gain is small, or the steps are used up."""
     objective = -math.inf
     for step in range(1, max_steps + 1):
@@ -63,16 +63,18 @@ def best_run(
     *,
     n_restarts: int,
     max_steps: int,
-    stopping: RelativeGain,
+    stopping: Stopping,
     emitter: Emitter,
+    merit: Callable[[Run[S]], float] | None = None,
 ) -> Run[S]:
-    """The run with the highest objective among `start(1) ... start(n_restarts)`; the first of equals."""
-    best, best_restart = None, 0
+    """The run with the highest objective, or `merit`, among `start(1) ... start(n_restarts)`; the first of equals."""
+    best, best_restart, best_merit = None, 0, -math.inf
     for restart in range(1, n_restarts + 1):
         chain = start(restart)
         run = run_chain(chain, max_steps=max_steps, stopping=stopping, emitter=emitter, restart=restart)
-        if best is None or run.objective > best.objective:
-            best, best_restart = run, restart
+        worth = run.objective if merit is None or n_restarts == 1 else merit(run)
+        if best is None or worth > best_merit:
+            best, best_restart, best_merit = run, restart, worth
     assert best is not None, "n_restarts is at least 1"
     emitter.keep(restart=best_restart, step=best.n_steps, n_clusters=best.chain.n_clusters, objective=best.objective)
     return best

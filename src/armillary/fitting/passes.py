@@ -27,6 +27,8 @@ T = TypeVar("T")
 _BLOCK_ROWS = 1024
 # Dense rows up to this wide are taken a lane at a time: the loops tile them themselves.
 _NARROW = 16
+# Rows worth a thread's while.
+_FEWEST_ROWS = 1024
 # Sparse soft sums: non-zeros a lane must have for each column, so that adding up lanes stays cheap.
 _NONZEROS_PER_COLUMN = 8
 
@@ -44,17 +46,28 @@ class Passes:
 
     def __init__(self, points: Points, kernels: Kernels, workers: Workers) -> None:
         self.points = points
-        self._kernels = kernels
+        self.kernels = kernels
         self._workers = workers
+
+    def over(self, points: Points) -> Passes:
+        """Passes over other points with the same threads."""
+        return Passes(points, self.kernels, self._workers)
 
     # ------------------------------------------------------------------------------------------ arg max
 
-    def assign(self, rule: AffineRule, labels: Labels, bounds: Callable[[slice], AngleBounds] | None = None) -> Moves:
-        """Write the best cluster of each row over `labels` (n,).
+    def assign(
+        self,
+        rule: AffineRule,
+        labels: Labels,
+        bounds: Callable[[slice], AngleBounds] | None = None,
+        rows: tuple[int, int] | None = None,
+    ) -> Moves:
+        """Write the best cluster of each row, or of the rows from..to `rows`, over `labels` (n,).
 
         With `bounds`, which gives the angle bounds of a slice of rows, rows they settle are passed over.
         """
-        return self._sweep(rule, labels, bounds, into=None)
+        lanes = self.points.lanes if rows is None else self._even_lanes(*rows)
+        return self._sweep(rule, labels, bounds, lanes, into=None)
 
     def assign_and_sum(
         self, rule: AffineRule, labels: Labels, bounds: Callable[[slice], AngleBounds] | None = None
@@ -63,18 +76,19 @@ class Passes:
         if self.points.is_sparse:
             return self.assign(rule, labels, bounds), self.sums(labels, len(rule.vectors))
         total = DirectionalStatistics.zero(*rule.vectors.shape)
-        return self._sweep(rule, labels, bounds, into=total), total
+        return self._sweep(rule, labels, bounds, self.points.lanes, into=total), total
 
     def _sweep(
         self,
         rule: AffineRule,
         labels: Labels,
         bounds: Callable[[slice], AngleBounds] | None,
+        lanes: list[tuple[int, int]],
         into: DirectionalStatistics | None,
     ) -> Moves:
-        """Assign every row and, unless `into` is None, add the rows to it by their new labels."""
+        """Assign the rows of the lanes and, unless `into` is None, add them to it by their new labels."""
         n_clusters = len(rule.vectors)
-        prepared = self._kernels.prepare(rule)
+        prepared = self.kernels.prepare(rule)
         all_clusters = np.ones(n_clusters, dtype=np.bool_)
         n_changed = 0
         changed = np.zeros(n_clusters, dtype=np.int64)
@@ -83,11 +97,11 @@ class Passes:
             n_moved = 0
             moved = np.zeros(n_clusters, dtype=np.int64)
             partial = None if into is None else DirectionalStatistics.zero(*rule.vectors.shape)
-            for rows, part in self._blocks(lane):
+            for rows, part in self._blocks_of(*lanes[lane]):
                 if bounds is None:
-                    n_moved += self._kernels.assign_best(rows, prepared, labels[part], moved)
+                    n_moved += self.kernels.assign_best(rows, prepared, labels[part], moved)
                 else:
-                    n_moved += self._kernels.assign_bounded(rows, prepared, labels[part], moved, bounds(part))
+                    n_moved += self.kernels.assign_bounded(rows, prepared, labels[part], moved, bounds(part))
                 if partial is not None:
                     self._add(rows, part, labels, all_clusters, partial)
             return Moves(n_moved, moved), partial
@@ -100,7 +114,7 @@ class Passes:
             if into is not None and partial is not None:
                 _add_into(into, partial)
 
-        self._workers.run(task, len(self.points.lanes), fold)
+        self._workers.run(task, len(lanes), fold)
         return Moves(n_changed, changed)
 
     def sums(
@@ -112,7 +126,8 @@ class Passes:
         if self.points.is_sparse:
             everything = slice(0, self.points.n_rows)
             rows = self.points.block(0, self.points.n_rows)
-            shares = _even_shares(np.bincount(labels, minlength=n_clusters), wanted, 2 * self._workers.n_threads)
+            sizes = np.bincount(np.maximum(labels, -1) + 1, minlength=n_clusters + 1)[1:]
+            shares = _even_shares(sizes, wanted, 2 * self._workers.n_threads)
             self._workers.run(lambda share: self._add(rows, everything, labels, shares[share], total), len(shares))
             return total
 
@@ -129,12 +144,12 @@ class Passes:
 
     def draw(self, rule: AffineRule, key: tuple[int, int], labels: Labels) -> float:
         """Write one draw per row over `labels`; return the evidence, the weighted sum of log sum exp score."""
-        prepared = self._kernels.prepare(rule)
+        prepared = self.kernels.prepare(rule)
         evidence = 0.0
 
         def task(lane: int) -> float:
             return sum(
-                self._kernels.assign_draw(rows, prepared, self._weights(part), key, part.start, labels[part])
+                self.kernels.assign_draw(rows, prepared, self._weights(part), key, part.start, labels[part])
                 for rows, part in self._blocks(lane)
             )
 
@@ -148,7 +163,7 @@ class Passes:
     def soft_sums(self, rule: AffineRule) -> tuple[DirectionalStatistics, float]:
         """Statistics with every row shared by responsibility, and the evidence."""
         n_clusters, n_features = rule.vectors.shape
-        prepared = self._kernels.prepare(rule)
+        prepared = self.kernels.prepare(rule)
         lanes = self._soft_lanes()
         total = DirectionalStatistics.zero(n_clusters, n_features)
         evidence = 0.0
@@ -161,7 +176,7 @@ class Passes:
             partial = DirectionalStatistics(np.zeros(n_clusters), resultants)
             part_evidence = 0.0
             for rows, part in self._blocks_of(*lanes[lane]):
-                part_evidence += self._kernels.add_soft(
+                part_evidence += self.kernels.add_soft(
                     rows, prepared, self._weights(part), partial.counts, partial.resultants
                 )
             return partial, part_evidence
@@ -176,12 +191,12 @@ class Passes:
 
     def responsibilities(self, rule: AffineRule) -> tuple[FloatArray, Float64Array]:
         """Responsibilities (n, K) and log evidence of each row (n,)."""
-        prepared = self._kernels.prepare(rule)
+        prepared = self.kernels.prepare(rule)
         table: FloatArray = np.empty((self.points.n_rows, len(rule.vectors)))
         log_evidence = np.empty(self.points.n_rows)
 
         def task(rows: Block, part: slice) -> None:
-            self._kernels.responsibilities(rows, prepared, table[part], log_evidence[part])
+            self.kernels.responsibilities(rows, prepared, table[part], log_evidence[part])
 
         self.each_block(task)
         return table, log_evidence
@@ -191,26 +206,26 @@ class Passes:
     def scores(self, rule: AffineRule) -> FloatArray:
         """Scores (n, K) in the dtype of the points."""
         table: FloatArray = np.empty((self.points.n_rows, len(rule.vectors)), dtype=self.points.dtype)
-        prepared = self._kernels.prepare(rule)
-        self.each_block(lambda rows, part: self._kernels.scores(rows, prepared, table[part]))
+        prepared = self.kernels.prepare(rule)
+        self.each_block(lambda rows, part: self.kernels.scores(rows, prepared, table[part]))
         return table
 
     def own_scores(self, rule: AffineRule, labels: Labels) -> Float64Array:
         """The score of each row with its own label (n,)."""
         own = np.empty(self.points.n_rows)
-        prepared = self._kernels.prepare(rule)
-        self.each_block(lambda rows, part: self._kernels.own_scores(rows, prepared, labels[part], own[part]))
+        prepared = self.kernels.prepare(rule)
+        self.each_block(lambda rows, part: self.kernels.own_scores(rows, prepared, labels[part], own[part]))
         return own
 
     def map_scores(self, rule: AffineRule, function: Callable[[FloatArray, slice], T]) -> list[T]:
         """`function(scores, rows)` for every block of rows, in order: for what is not worth an (n, K) array."""
-        prepared = self._kernels.prepare(rule)
+        prepared = self.kernels.prepare(rule)
 
         def task(lane: int) -> list[T]:
             results = []
             for rows, part in self._blocks(lane):
                 table = np.empty((part.stop - part.start, len(rule.vectors)), dtype=self.points.dtype)
-                self._kernels.scores(rows, prepared, table)
+                self.kernels.scores(rows, prepared, table)
                 results.append(function(table, part))
             return results
 
@@ -239,6 +254,11 @@ class Passes:
             part = slice(first + start, first + stop)
             yield self.points.block(part.start, part.stop), part
 
+    def _even_lanes(self, first: int, last: int) -> list[tuple[int, int]]:
+        """The rows from..to cut for the threads; only for what does not depend on the cut."""
+        n_lanes = min(4 * self._workers.n_threads, -(-(last - first) // _FEWEST_ROWS))
+        return [(first + start, first + stop) for start, stop in even_ranges(last - first, n_lanes)]
+
     def _soft_lanes(self) -> list[tuple[int, int]]:
         if not self.points.is_sparse:
             return self.points.lanes
@@ -256,7 +276,7 @@ class Passes:
         is_wanted: npt.NDArray[np.bool_],
         into: DirectionalStatistics,
     ) -> None:
-        self._kernels.add_rows(rows, self._weights(part), labels[part], is_wanted, into.counts, into.resultants)
+        self.kernels.add_rows(rows, self._weights(part), labels[part], is_wanted, into.counts, into.resultants)
 
 
 def _add_into(total: DirectionalStatistics, partial: DirectionalStatistics) -> None:

@@ -4,6 +4,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
+
+
+class Stopping(Protocol):
+    """A rule that looks at the objective before and after a step."""
+
+    def gain(self, before: float, now: float) -> float:
+        """The number that is compared with the tolerance; infinite at the first step."""
+
+    def is_met(self, gain: float) -> bool:
+        """Whether the fit has settled."""
+
+
+@dataclass(frozen=True)
+class GainPerRow:
+    """Stop when the objective gains at most `tol` for each unit of weight in a step: dp_vmf_means.md, 5."""
+
+    tol: float
+    total_weight: float
+
+    def gain(self, before: float, now: float) -> float:
+        """The gain for each row; infinite at the first step."""
+        return (now - before) / self.total_weight if math.isfinite(before) else math.inf
+
+    def is_met(self, gain: float) -> bool:
+        """Whether the fit has settled."""
+        return gain <= self.tol
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,12 @@ in the order stored); ties go to the smallest k. Devices may score in float32 fi
 whose two best scores lie within the rounding bound of that filter by the float64 rule. So labels do not
 depend on block size, BLAS, device, or on whether rows come one at a time.
 
+**Refusal.** A row whose best score is below the rule's `floor`, or belongs to a rival (`is_rival`), is refused: its
+label becomes -2 - before, so that the label it had can be had back, and -1 stays -1. A refused row counts as unmoved.
+
+**One row at a time.** Models in which rows open clusters are defined row by row. `walk` decides a list of rows that
+way from a table of their scores, and stops where a new direction is needed. See `fitting/optimistic.py`.
+
 **Softmax.** Responsibilities are exp(score - max) / sum; the evidence of a row is log sum exp score. Scores are
 float64, except that wide float32 rows are scored in float32 where vectors and offsets stay below `FLOAT32_SLOPE_LIMIT`.
 
@@ -27,7 +33,8 @@ arrays they are given, in an order fixed by the block alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from enum import IntEnum
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -41,15 +48,17 @@ FLOAT32_SLOPE_LIMIT = 3e4
 
 @dataclass(frozen=True, eq=False)
 class AffineRule:
-    """score_k(x) = vectors_k . x + offsets_k."""
+    """score_k(x) = vectors_k . x + offsets_k, and which rows to refuse when the best is taken."""
 
     vectors: Float64Array  # (K, D)
     offsets: Float64Array  # (K,)
+    floor: float = -np.inf  # a row whose best score is lower is refused
+    is_rival: npt.NDArray[np.bool_] | None = None  # (K,) a row that prefers one of these is refused; None: no rivals
 
     @classmethod
-    def cosines(cls, directions: Float64Array) -> AffineRule:
+    def cosines(cls, directions: Float64Array, floor: float = -np.inf) -> AffineRule:
         """The identity curve on unit directions: the score is the cosine."""
-        return cls(np.ascontiguousarray(directions, dtype=np.float64), np.zeros(len(directions)))
+        return cls(np.ascontiguousarray(directions, dtype=np.float64), np.zeros(len(directions)), floor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +71,43 @@ class AngleBounds:
     largest: np.float32  # the largest of `turned`, of direction `widest`
     second_largest: np.float32
     widest: int
+    reach: np.float32  # rows that may lie farther from their own direction are looked at: they may be refused
+
+
+class Halt(IntEnum):
+    """Why a walk over rows stopped."""
+
+    END = 0
+    BIRTH = 1  # nobody accepts the row
+    REVIVAL = 2  # a track without rows accepts it
+    DOUBT = 3  # filter scores cannot tell; give this row's exact ones
+
+
+class Company(NamedTuple):
+    """Which of K slots have a row other than row i: those with `last > i` or `first < i` (dp_vmf_means.md, 3)."""
+
+    last: npt.NDArray[np.int64]  # (K,) the last row that had the label before the sweep; -1: none
+    first: npt.NDArray[np.int64]  # (K,) the first row that got it in this sweep; n: none. Written by the walk
+
+
+class Recall(NamedTuple):
+    """Scores of T tracks without rows, as curves of the angle to the direction remembered; slots 0..T-1 are tracks."""
+
+    cosines: FloatArray  # (m, T) of the rows with the remembered directions
+    angles: Float64Array  # (T, knots) of a cubic Hermite curve, from 0 to pi
+    scores: Float64Array  # (T, knots)
+    slopes: Float64Array  # (T, knots)
+    ceilings: Float64Array  # (T,) score - cosine never exceeds it
+    cosine_doubt: float  # error of the cosines
+    doubt: float  # error of the curve
+
+
+class Exact(NamedTuple):
+    """The float64 scores of the one row that a walk goes on with."""
+
+    position: int  # in the list of rows; -1: none
+    cosines: Float64Array  # (K,)
+    recalls: Float64Array  # (T,)
 
 
 class Kernels(Protocol):
@@ -77,7 +123,7 @@ class Kernels(Protocol):
         """Fill `out` (n,) with the score of each row under its own label."""
 
     def assign_best(self, rows: Block, rule: Any, labels: npt.NDArray[np.int32], changed: npt.NDArray[np.int64]) -> int:
-        """Write the arg max over `labels` (n,); return how many rows changed.
+        """Write the arg max over `labels` (n,), or refuse the row; return how many rows changed.
 
         For a row that moves from cluster a to b, `changed[a]` and `changed[b]` grow by one (a row labelled -1
         comes from nowhere).
@@ -116,7 +162,10 @@ class Kernels(Protocol):
         counts: Float64Array,
         resultants: Float64Array,
     ) -> None:
-        """Add each row to `counts` (K,) and `resultants` (K, D) of its label, where `is_wanted[label]`."""
+        """Add each row to `counts` (K,) and `resultants` (K, D) of its label, where `is_wanted[label]`.
+
+        Rows with a negative label are passed over.
+        """
 
     def add_soft(
         self,
@@ -127,3 +176,47 @@ class Kernels(Protocol):
         resultants: Float64Array,
     ) -> float:
         """Add each row to every cluster by its responsibility; return the weighted evidence."""
+
+    def filter_scores(self, rows: Block, rule: Any) -> tuple[FloatArray, float]:
+        """Scores (n, K) to decide by, and their doubt: scores that differ by more are in the right order.
+
+        The doubt is 0 where they are the exact scores themselves.
+        """
+
+    def exact_scores(self, rows: Block, rule: Any, out: Float64Array) -> None:
+        """Fill `out` (n, K) with the float64 scores that labels are defined by."""
+
+    def last_rows(self, labels: npt.NDArray[np.int32], last: npt.NDArray[np.int64]) -> None:
+        """Write the last row with each label; slots that no row has keep what `last` (K,) holds."""
+
+    def first_rows(self, labels: npt.NDArray[np.int32], first_row: int, first: npt.NDArray[np.int64]) -> None:
+        """Lower `first` (K,) to the first row with each label, where that comes earlier. Row 0 of `labels` is
+        `first_row`; negative labels are passed over."""
+
+    def walk(
+        self,
+        start: int,
+        numbers: npt.NDArray[np.int64],
+        table: FloatArray,
+        doubt: float,
+        closing: npt.NDArray[np.int32],
+        is_seed: npt.NDArray[np.bool_],
+        company: Company,
+        floor: float,
+        max_open: int,
+        recall: Recall,
+        exact: Exact,
+        labels: npt.NDArray[np.int32],
+    ) -> tuple[int, Halt, int]:
+        """Decide the rows `numbers` (m,) one after the other, from position `start`, and write `labels` (m,).
+
+        `table` (m, >= K) holds their cosines, wrong by at most `doubt` in any comparison. `closing[r]` is the slot
+        whose last row this is (-1: none), or -2 - slot where the row is its own company (its weight exceeds 1).
+        `is_seed[k]`: slot k's direction is that of its last row, so that a lone row which finds no other slot stays.
+
+        A row takes the slot with company that has the largest cosine, or the track without company that has a larger
+        score, or, where both are below `floor`, asks for a birth; with `max_open` slots in company it then takes the
+        best of them. Ties: slots before tracks before a birth, the smaller number first.
+
+        Returns the position where the walk halted, why, and the track of a revival (else -1).
+        """

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from armillary._typing import Float64Array, FloatArray
-from armillary.kernels.contract import AffineRule, AngleBounds
+from armillary.kernels.contract import AffineRule, AngleBounds, Company, Exact, Halt, Recall
 from armillary.points import Block, SparseBlock
 
 _PHILOX_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
@@ -31,7 +33,12 @@ def prepare(rule: AffineRule) -> AffineRule:
 
 
 def _scores(rows: Block, rule: AffineRule) -> Float64Array:
-    return _float64(rows) @ rule.vectors.T + rule.offsets
+    """Products added in column order, as the contract defines labels; `@` adds them in an order of its own."""
+    wide = _float64(rows)
+    total = np.zeros((len(wide), len(rule.vectors)))
+    for column in range(wide.shape[1]):
+        total += wide[:, column, None] * rule.vectors[:, column]
+    return np.asarray(total + rule.offsets)
 
 
 def scores(rows: Block, rule: AffineRule, out: FloatArray) -> None:
@@ -46,11 +53,15 @@ def own_scores(rows: Block, rule: AffineRule, labels: npt.NDArray[np.int32], out
 
 def assign_best(rows: Block, rule: AffineRule, labels: npt.NDArray[np.int32], changed: npt.NDArray[np.int64]) -> int:
     """np.argmax takes the smallest k among ties, as the contract asks."""
-    best = np.argmax(_scores(rows, rule), axis=1)
-    moved = best != labels
+    table = _scores(rows, rule)
+    best = np.argmax(table, axis=1)
+    is_refused = table.max(axis=1) < rule.floor
+    if rule.is_rival is not None:
+        is_refused |= rule.is_rival[best]
+    moved = (best != labels) & ~is_refused
     np.add.at(changed, best[moved], 1)
     np.add.at(changed, labels[moved & (labels >= 0)], 1)
-    labels[:] = best
+    labels[:] = np.where(is_refused, -2 - labels, best)
     return int(moved.sum())
 
 
@@ -120,7 +131,7 @@ def add_rows(
 ) -> None:
     """One row at a time."""
     for number, (row, label) in enumerate(zip(_float64(rows), labels, strict=True)):
-        if is_wanted[label]:
+        if label >= 0 and is_wanted[label]:
             weight = 1.0 if weights is None else weights[number]
             counts[label] += weight
             resultants[label] += weight * row
@@ -141,3 +152,123 @@ def add_soft(
     counts += table.sum(axis=0)
     resultants += table.T @ _float64(rows)
     return float(weight @ log_evidence)
+
+
+def filter_scores(rows: Block, rule: AffineRule) -> tuple[FloatArray, float]:
+    """Exact, so without doubt."""
+    return _scores(rows, rule), 0.0
+
+
+def exact_scores(rows: Block, rule: AffineRule, out: Float64Array) -> None:
+    """The only scores there are here."""
+    out[:] = _scores(rows, rule)
+
+
+def last_rows(labels: npt.NDArray[np.int32], last: npt.NDArray[np.int64]) -> None:
+    """Later rows overwrite earlier ones."""
+    is_set = labels >= 0
+    np.maximum.at(last, labels[is_set], np.flatnonzero(is_set))
+
+
+def first_rows(labels: npt.NDArray[np.int32], first_row: int, first: npt.NDArray[np.int64]) -> None:
+    """The least row number of each label."""
+    is_set = labels >= 0
+    np.minimum.at(first, labels[is_set], first_row + np.flatnonzero(is_set))
+
+
+def walk(
+    start: int,
+    numbers: npt.NDArray[np.int64],
+    table: FloatArray,
+    doubt: float,
+    closing: npt.NDArray[np.int32],
+    is_seed: npt.NDArray[np.bool_],
+    company: Company,
+    floor: float,
+    max_open: int,
+    recall: Recall,
+    exact: Exact,
+    labels: npt.NDArray[np.int32],
+) -> tuple[int, Halt, int]:
+    """The rule of the contract, read aloud. A curve is never exact: where a track could win, exact scores are asked."""
+    n_tracks = len(recall.ceilings)
+    for position in range(start, len(numbers)):
+        row = numbers[position]
+        has_company = (company.last > row) | (company.first < row)
+        lone = int(closing[position])
+        if lone <= -2:
+            has_company[-2 - lone] = True
+            lone = -1
+        is_exact = position == exact.position
+        cosines = np.where(has_company, exact.cosines if is_exact else table[position, : len(has_company)], -np.inf)
+        best = cosines.max(initial=-np.inf)
+        slot = int(np.argmax(cosines == best)) if has_company.any() else -1
+        sleeping = np.flatnonzero(~has_company[:n_tracks])
+        if sleeping.size and not is_exact:
+            return position, Halt.DOUBT, -1
+        recalls = exact.recalls[sleeping]
+        if slot >= 0 and best >= floor and best >= recalls.max(initial=-np.inf):
+            labels[position] = slot
+        elif recalls.max(initial=-np.inf) >= floor and sleeping.size:
+            return position, Halt.REVIVAL, int(sleeping[np.argmax(recalls)])
+        elif slot >= 0 and has_company.sum() >= max_open:
+            labels[position] = slot
+        elif lone >= n_tracks and company.first[lone] >= row and is_seed[lone]:
+            labels[position] = lone
+        else:
+            return position, Halt.BIRTH, -1
+        company.first[labels[position]] = min(company.first[labels[position]], row)
+    return len(numbers), Halt.END, -1
+
+
+def one_by_one(
+    rows: Block,
+    weights: Float64Array | None,
+    labels: npt.NDArray[np.int32],
+    directions: Float64Array,
+    floor: float,
+    *,
+    has_company: bool = False,
+    max_open: int | None = None,
+    memory: Any = None,
+) -> tuple[npt.NDArray[np.int32], Float64Array]:
+    """The sequential label sweep with live counts: the definition that `fitting/optimistic.py` must equal.
+
+    dp_vmf_means.md, section 3, and ddp_vmf_means.md, section 5, as they are written. Returns labels and directions.
+    """
+    wide = _float64(rows)
+    n_tracks = 0 if memory is None else len(memory.directions)
+    found = labels.copy()
+    slots = list(directions)
+    counts = [int(has_company) + int((labels == k).sum()) for k in range(len(slots))]
+    for i, row in enumerate(wide):
+        old = int(found[i])
+        resultant = row if weights is None else weights[i] * row
+        seed = resultant / np.sqrt(np.vecdot(resultant, resultant))
+        is_own_company = weights is not None and weights[i] > 1.0
+        if old >= 0 and not is_own_company:
+            counts[old] -= 1
+        is_open = np.array([count > 0 for count in counts], dtype=np.bool_)
+        cosines = _scores(row[None], AffineRule.cosines(np.array(slots).reshape(-1, len(row))))[0]
+        best = cosines[is_open].max(initial=-np.inf)
+        sleeping = [track for track in range(n_tracks) if not is_open[track]]
+        recalls = memory.scores(seed)[sleeping] if sleeping else np.empty(0)
+        recall = recalls.max(initial=-np.inf)
+        if is_open.any() and best >= floor and best >= recall:
+            slot = int(np.flatnonzero(is_open & (cosines == best))[0])
+        elif sleeping and recall >= floor:
+            slot = sleeping[int(np.argmax(recalls))]
+            slots[slot] = memory.revive(slot, resultant)
+        elif is_open.any() and max_open is not None and is_open.sum() >= max_open:
+            slot = int(np.flatnonzero(is_open & (cosines == best))[0])
+        elif old >= n_tracks and counts[old] == 0:
+            slot, slots[old] = old, seed
+        else:
+            slot = len(slots)
+            slots.append(seed)
+            counts.append(0)
+        if old >= 0 and is_own_company:
+            counts[old] -= 1
+        found[i] = slot
+        counts[slot] += 1
+    return found, np.array(slots).reshape(-1, wide.shape[1])

@@ -19,6 +19,22 @@ from armillary.points import Points, as_points
 from armillary.validation import check_integer
 
 
+@contextmanager
+def open_passes(points: Points, n_threads: int | None, who: str) -> Iterator[Passes]:
+    """Passes over the points, with threads that end with the context."""
+    with Workers(thread_count(n_threads, who)) as workers:
+        yield Passes(points, kernels_for("cpu"), workers)
+
+
+def all_observers(callbacks: object, verbose: Any, who: str) -> tuple[Callback, ...]:
+    """The callbacks, and a progress bar if `verbose` asks for one."""
+    given = observers(callbacks, who)
+    level = int(verbose) if isinstance(verbose, bool) else verbose
+    if check_integer(level, "verbose", who, low=0, hint="1 shows a progress bar."):
+        return (*given, ProgressBar())
+    return given
+
+
 class UnitVectorEstimator(BaseEstimator):
     """Base of the models. Subclasses have the parameters `n_threads`, `verbose` and `callbacks`."""
 
@@ -29,12 +45,19 @@ class UnitVectorEstimator(BaseEstimator):
     def _points(self, X: Any, sample_weight: Any = None, *, is_new: bool) -> Points:
         """The gate. With `is_new=False`, X must have the features the model was fitted on."""
         if is_new:
-            validate_data(BaseEstimator(), X, skip_check_array=True)  # column names that scikit-learn refuses
+            self._check_names(X, is_new=True)
             return as_points(X, self._who, sample_weight)
         check_is_fitted(self)
         points = as_points(X, self._who, sample_weight, expected_features=self.n_features_in_)
-        validate_data(self, X, skip_check_array=True, reset=False)  # the column names, where there are any
+        self._check_names(X, is_new=False)
         return points
+
+    def _check_names(self, X: Any, *, is_new: bool) -> None:
+        """The column names, where there are any: such as scikit-learn takes, and those of the fit."""
+        if is_new:
+            validate_data(BaseEstimator(), X, skip_check_array=True)
+        else:
+            validate_data(self, X, skip_check_array=True, reset=False)
 
     def _publish(self, X: Any, *, is_new: bool, **fitted: Any) -> None:
         """Set the fitted attributes, all at once, after everything that can fail."""
@@ -45,16 +68,11 @@ class UnitVectorEstimator(BaseEstimator):
     @contextmanager
     def _passes(self, points: Points) -> Iterator[Passes]:
         """Passes over the points, with threads that end with the context."""
-        with Workers(thread_count(self.n_threads, self._who)) as workers:
-            yield Passes(points, kernels_for("cpu"), workers)
+        with open_passes(points, self.n_threads, self._who) as passes:
+            yield passes
 
     def _observers(self) -> tuple[Callback, ...]:
-        """The callbacks, and a progress bar if `verbose` asks for one."""
-        callbacks = observers(self.callbacks, self._who)
-        verbose = int(self.verbose) if isinstance(self.verbose, bool) else self.verbose
-        if check_integer(verbose, "verbose", self._who, low=0, hint="1 shows a progress bar."):
-            return (*callbacks, ProgressBar())
-        return callbacks
+        return all_observers(self.callbacks, self.verbose, self._who)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -143,7 +143,7 @@ class _Lloyd:
         return len(self.state.directions)
 
     def step(self) -> tuple[float, bool]:
-        moves, statistics = self.assignment.sweep(self._passes, self.state.directions)
+        moves, statistics = self.assignment.sweep(self._passes, score_rule(self.state))
         has_empty = self._refills and not statistics.counts.all()
         if has_empty:
             statistics = self.assignment.fill_empty(self._passes, self.state.directions)
@@ -155,7 +155,7 @@ class _Lloyd:
         """Statistics of the labels under the present directions, which may be one update ahead of the labels."""
         if self.is_settled:
             return self.state.statistics
-        return self.assignment.sweep(self._passes, self.state.directions)[1]
+        return self.assignment.sweep(self._passes, score_rule(self.state))[1]
 
 
 class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, UnitVectorEstimator):
@@ -321,9 +321,9 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             else:
                 state = self._state()
             assignment = HardAssignment(points.n_rows, is_bounded=False)
-            _, batch = assignment.sweep(passes, state.directions)
+            _, batch = assignment.sweep(passes, score_rule(state))
             state = update(state, state.statistics.merge(batch))
-            _, final = assignment.sweep(passes, state.directions)
+            _, final = assignment.sweep(passes, score_rule(state))
             value = objective(state, final)
         self._publish(
             X,
@@ -356,7 +356,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         points = self._points(X, sample_weight, is_new=False)
         assignment = HardAssignment(points.n_rows, is_bounded=False)
         with self._passes(points) as passes:
-            _, statistics = assignment.sweep(passes, self._state().directions)
+            _, statistics = assignment.sweep(passes, score_rule(self._state()))
             value = objective(self._state(), statistics)
         return min(0.0, value - points.total_weight)
 

@@ -51,7 +51,7 @@ class Field:
 
     name: str
     kind: str  # "int", "float", "strings", or the dtype of an array, e.g. "float64"
-    shape: str = ""  # one letter per axis: K clusters, D features, N rows
+    shape: str = ""  # one letter per axis: K clusters, D features, N rows, T tracks, E events; a digit is a length
     is_required: bool = True
 
 
@@ -71,7 +71,6 @@ _EVERY_MODEL = (
     Field("n_features_in_", "int"),
     Field("feature_names_in_", "strings", "D", is_required=False),
     Field("n_clusters_", "int"),
-    Field("labels_", "int32", "N"),
 )
 
 MODELS: dict[str, ModelSchema] = {
@@ -79,11 +78,44 @@ MODELS: dict[str, ModelSchema] = {
         home="armillary.models.spherical_kmeans",
         fields=(
             *_EVERY_MODEL,
+            Field("labels_", "int32", "N"),
             Field("cluster_centers_", "float64", "KD"),
             Field("counts_", "float64", "K"),
             Field("resultants_", "float64", "KD"),
             Field("inertia_", "float"),
             Field("objective_", "float"),
+            Field("n_iter_", "int"),
+            Field("n_steps_", "int"),
+        ),
+    ),
+    "DPvMFMeans": ModelSchema(
+        home="armillary.models.dp_vmf_means",
+        fields=(
+            *_EVERY_MODEL,
+            Field("labels_", "int32", "N"),
+            Field("cluster_centers_", "float64", "KD"),
+            Field("counts_", "float64", "K"),
+            Field("resultants_", "float64", "KD"),
+            Field("objective_", "float"),
+            Field("lambda_", "float"),
+            Field("n_outside_", "int"),
+            Field("n_iter_", "int"),
+            Field("n_steps_", "int"),
+        ),
+    ),
+    "DDPvMFMeans": ModelSchema(
+        home="armillary.models.ddp_vmf_means",
+        fields=(
+            *_EVERY_MODEL,
+            Field("labels_", "int64", "N"),
+            Field("cluster_ids_", "int64", "T"),
+            Field("memory_directions_", "float64", "TD"),
+            Field("memory_weights_", "float64", "T"),
+            Field("steps_unseen_", "int64", "T"),
+            Field("next_id_", "int"),
+            Field("history_", "int64", "E3"),
+            Field("objective_", "float"),
+            Field("lambda_", "float"),
             Field("n_iter_", "int"),
             Field("n_steps_", "int"),
         ),
@@ -128,7 +160,7 @@ def check_fields(model: str, values: Mapping[str, Any], place: str, way_out: str
     for name in values:
         if name not in fields:
             raise ArchiveError(f"`{name}` is no fitted attribute of {model}; {place} has one. {way_out}")
-    lengths: dict[str, int] = {}
+    lengths = {digit: int(digit) for digit in "123456789"}
     for name, field in fields.items():
         if name not in values:
             if field.is_required:

@@ -48,6 +48,11 @@ class DirectionalStatistics:
         """All weights times `factor`: forgetting, or a mini-batch that stands for the whole."""
         return DirectionalStatistics(self.counts * factor, self.resultants * factor)
 
+    def extend(self, n_clusters: int) -> DirectionalStatistics:
+        """`n_clusters` clusters in all, the new ones empty and last."""
+        n_new = n_clusters - len(self.counts)
+        return DirectionalStatistics(np.pad(self.counts, (0, n_new)), np.pad(self.resultants, ((0, n_new), (0, 0))))
+
     def select(self, clusters: npt.ArrayLike) -> DirectionalStatistics:
         """Only some clusters, in the order given (numbers or a mask)."""
         chosen = np.asarray(clusters)

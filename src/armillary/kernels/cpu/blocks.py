@@ -15,7 +15,7 @@ import numpy.typing as npt
 from armillary._typing import Float64Array, FloatArray
 from armillary.kernels.contract import FLOAT32_SLOPE_LIMIT, AffineRule, AngleBounds
 from armillary.kernels.cpu import bounds as bound_kernels
-from armillary.kernels.cpu import choose, dense, sparse
+from armillary.kernels.cpu import choose, dense, sequential, sparse
 from armillary.points import Block, SparseBlock
 
 # Up to this many columns the compiled tile loop beats BLAS (see benchmarks/kernels.py).
@@ -37,6 +37,14 @@ class PreparedRule:
     farthest: float  # offset from 0
     margin_constant: float
     margin_per_term: float
+    floor: float
+    is_rival: npt.NDArray[np.bool_]  # (K,)
+
+    def bar(self, margin: np.float32) -> np.float32:
+        """A float32 score above it is surely not below the floor."""
+        if self.floor == -np.inf:
+            return np.float32(-np.inf)
+        return np.nextafter(np.float32(self.floor + margin), np.float32(np.inf))
 
     def margin(self, n_terms: int) -> np.float32:
         """Twice the error bound of a float32 score: `n_terms` products in any order, then the offset."""
@@ -74,8 +82,8 @@ def prepare(rule: AffineRule) -> PreparedRule:
     """Done once per pass."""
     vectors = np.ascontiguousarray(rule.vectors, dtype=np.float64)
     offsets = np.ascontiguousarray(rule.offsets, dtype=np.float64)
-    longest = float(np.sqrt(np.vecdot(vectors, vectors).max()))
-    farthest = float(np.abs(offsets).max())
+    longest = float(np.sqrt(np.vecdot(vectors, vectors).max(initial=0.0)))
+    farthest = float(np.abs(offsets).max(initial=0.0))
     # |error| <= (n + 2) u |x| |v| for the products and the casts of both factors, 2 u |b| for the offset
     return PreparedRule(
         vectors,
@@ -85,6 +93,8 @@ def prepare(rule: AffineRule) -> PreparedRule:
         farthest,
         margin_constant=2.0 * _HALF_ULP * (4.0 * longest + 3.0 * farthest),
         margin_per_term=2.0 * _HALF_ULP * longest,
+        floor=rule.floor,
+        is_rival=np.zeros(len(vectors), np.bool_) if rule.is_rival is None else rule.is_rival,
     )
 
 
@@ -116,14 +126,18 @@ def own_scores(rows: Block, rule: PreparedRule, labels: npt.NDArray[np.int32], o
 def assign_best(rows: Block, rule: PreparedRule, labels: npt.NDArray[np.int32], changed: npt.NDArray[np.int64]) -> int:
     """Write the arg max over `labels`; return how many rows changed."""
     if not isinstance(rows, SparseBlock) and rows.shape[1] <= SMALL_DIMENSION:
+        margin = rule.margin_from_offset(rows.shape[1])
         return int(
             dense.small(rows.shape[1]).assign_best(
                 rows,
                 rule.vectors32,
                 rule.offsets32,
-                rule.margin_from_offset(rows.shape[1]),
+                margin,
                 rule.vectors,
                 rule.offsets,
+                rule.floor,
+                rule.bar(margin),
+                rule.is_rival,
                 labels,
                 changed,
             )
@@ -148,6 +162,7 @@ def assign_bounded(
         angles.largest,
         angles.second_largest,
         angles.widest,
+        angles.reach,
         active,
     )
     if n_active == 0:
@@ -174,6 +189,8 @@ def _assign_listed(
                 (rule.margin_constant, rule.margin_per_term),
                 rule.vectors,
                 rule.offsets,
+                rule.floor,
+                rule.is_rival,
                 labels,
                 changed,
                 own,
@@ -197,6 +214,9 @@ def _assign_listed(
             rows,
             rule.vectors,
             rule.offsets,
+            rule.floor,
+            rule.bar(margin),
+            rule.is_rival,
             numbers,
             labels,
             changed,
@@ -274,3 +294,27 @@ def add_soft(
     evidence = float(choose.weigh(weights, block, log_evidence, counts))
     resultants += np.matmul(block.T, rows.astype(np.float64, copy=False))
     return evidence
+
+
+def filter_scores(rows: Block, rule: PreparedRule) -> tuple[FloatArray, float]:
+    """Scores (n, K) and their doubt: exact ones where those are cheap, a float32 product for wide dense rows."""
+    if isinstance(rows, SparseBlock) or rows.shape[1] <= SMALL_DIMENSION:
+        out = np.empty((len(rows.indptr) - 1 if isinstance(rows, SparseBlock) else len(rows), len(rule.vectors)))
+        exact_scores(rows, rule, out)
+        return out, 0.0
+    table: FloatArray = np.empty((len(rows), len(rule.vectors)), np.float32)
+    scores(rows, rule, table)
+    return table, float(rule.margin(rows.shape[1]))
+
+
+def exact_scores(rows: Block, rule: PreparedRule, out: Float64Array) -> None:
+    """Fill `out` (n, K) with float64 scores, products added in column order."""
+    if isinstance(rows, SparseBlock) or rows.shape[1] <= SMALL_DIMENSION:
+        scores(rows, rule, out)
+    else:
+        dense.exact_scores(rows, rule.vectors, rule.offsets, out)
+
+
+last_rows = sequential.last_rows
+first_rows = sequential.first_rows
+walk = sequential.walk

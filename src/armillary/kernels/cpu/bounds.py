@@ -14,10 +14,11 @@ _SAFE_GAP = 4e-6
 
 
 @kernel
-def loosen(labels, own, other, turned, largest, second_largest, widest, active):
+def loosen(labels, own, other, turned, largest, second_largest, widest, reach, active):
     """Loosen the bounds by the angles `turned` (K,); write the numbers of the doubtful rows to `active`.
 
-    `largest` is the largest angle turned, by direction `widest`; the rest turned by at most `second_largest`.
+    `largest` is the largest angle turned, by direction `widest`; the rest turned by at most `second_largest`. Rows
+    that may lie beyond `reach` are doubtful too.
     """
     n_active = 0
     for i in range(labels.shape[0]):
@@ -25,7 +26,7 @@ def loosen(labels, own, other, turned, largest, second_largest, widest, active):
         own[i] += turned[k]
         other[i] -= second_largest if k == widest else largest
         active[n_active] = i
-        n_active += not (own[i] + _SAFE_GAP < other[i])
+        n_active += not (own[i] + _SAFE_GAP < other[i] and own[i] <= reach)
     return n_active
 
 

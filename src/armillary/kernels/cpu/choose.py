@@ -72,8 +72,14 @@ def count_reaching(scores, threshold):
 
 @kernel
 def record(label, row, labels, changed):
-    """Write a label; count the clusters a moving row leaves and enters. Returns 1 if the row moved."""
+    """Write a label; count the clusters a moving row leaves and enters. Returns 1 if the row moved.
+
+    A negative label refuses the row: what it had before is kept as -2 - before.
+    """
     before = labels[row]
+    if label < 0:
+        labels[row] = -2 - before
+        return 0
     if before == label:
         return 0
     labels[row] = label
@@ -92,11 +98,14 @@ def add_offsets(scores, offsets):
 
 
 @kernel
-def choose_best(scores, margin, rows, vectors, offsets, numbers, labels, changed, own, other, doubt):
-    """Arg max of each row of float32 `scores`; near ties are settled in float64.
+def choose_best(
+    scores, margin, rows, vectors, offsets, floor, bar, is_rival, numbers, labels, changed, own, other, doubt
+):
+    """Arg max of each row of float32 `scores`; near ties, and bests next to the floor, are settled in float64.
 
-    Score r belongs to row `numbers[r]` of `rows` and `labels` (None: to row r). Where `own` and `other` are not None
-    they receive safe bounds on the angles to the best and to the second best direction.
+    Score r belongs to row `numbers[r]` of `rows` and `labels` (None: to row r). A best score above `bar` is surely
+    not below `floor`. Where `own` and `other` are not None they receive safe bounds on the angles to the best and to
+    the second best direction.
     """
     n_changed = 0
     for r in range(scores.shape[0]):
@@ -107,9 +116,13 @@ def choose_best(scores, margin, rows, vectors, offsets, numbers, labels, changed
             top, label, n_close = best_and_close(scores[r], margin)
             if n_close > 1:
                 label = settle(rows[i], vectors, offsets, scores[r], top - margin)
-            n_changed += record(label, i, labels, changed)
         if own is not None:
             own[i], other[i] = bound_angles(scores[r], label, doubt)
+        if is_rival[label] or (
+            scores[r, label] <= bar and exact_score(rows[i], vectors[label], offsets[label]) < floor
+        ):
+            label = -1
+        n_changed += record(label, i, labels, changed)
     return n_changed
 
 

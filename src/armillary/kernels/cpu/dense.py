@@ -25,11 +25,19 @@ def own_scores(rows, vectors, offsets, labels, out):
 
 
 @kernel
+def exact_scores(rows, vectors, offsets, out):
+    """Every float64 score, products added in column order."""
+    for i in range(rows.shape[0]):
+        for k in range(vectors.shape[0]):
+            out[i, k] = exact_score(rows[i], vectors[k], offsets[k])
+
+
+@kernel
 def add_rows(rows, weights, labels, is_wanted, counts, resultants):
     """Add rows to the sums of their labels, in row order."""
     for i in range(rows.shape[0]):
         k = labels[i]
-        if is_wanted[k]:
+        if k >= 0 and is_wanted[k]:
             total = resultants[k]
             if weights is None:
                 counts[k] += 1.0
@@ -68,12 +76,13 @@ def small(dimension: int) -> SmallKernels:
                 out[i, k] = total + offsets[k]
 
     @kernel(fastmath=FILTER)
-    def assign_best(rows, vectors32, offsets32, margin, vectors, offsets, labels, changed):
+    def assign_best(rows, vectors32, offsets32, margin, vectors, offsets, floor, bar, is_rival, labels, changed):
         n_rows = rows.shape[0]
         columns = np.empty((dimension, _TILE), np.float32)
         top = np.empty(_TILE, np.float32)
         second = np.empty(_TILE, np.float32)
         label = np.empty(_TILE, np.int32)
+        has_rivals = is_rival.any()
         n_changed = 0
         for start in range(0, n_rows, _TILE):
             size = min(_TILE, n_rows - start)
@@ -97,37 +106,48 @@ def small(dimension: int) -> SmallKernels:
                     label[r] = np.int32(k) if score > top[r] else label[r]
                     top[r] = max(score, top[r])
             n_close = 0
+            n_low = 0
             for r in range(size):
                 n_close += top[r] - second[r] <= margin
+                n_low += top[r] <= bar
             if n_close > 0:
                 for r in range(size):
                     if top[r] - second[r] <= margin:
                         label[r] = settle_among_all(rows[start + r], vectors, offsets)
+            if n_low > 0:
+                for r in range(size):
+                    k = label[r]
+                    if top[r] <= bar and exact_score(rows[start + r], vectors[k], offsets[k]) < floor:
+                        label[r] = -1
+            if has_rivals:
+                for r in range(size):
+                    if label[r] >= 0 and is_rival[label[r]]:
+                        label[r] = -1
             n_moved = 0
             for r in range(size):
                 n_moved += before[r] != label[r]
             if n_moved > 0:
-                n_changed += n_moved
                 for r in range(size):
                     if before[r] != label[r]:
-                        record(label[r], r, before, changed)
+                        n_changed += record(label[r], r, before, changed)
         return n_changed
 
     @kernel
     def add_rows(rows, weights, labels, is_wanted, counts, resultants):
         n_clusters = resultants.shape[0]
-        bank = np.zeros((_BANKS, n_clusters, dimension + 1))
+        # the last line of a bank takes rows with a negative label
+        bank = np.zeros((_BANKS, n_clusters + 1, dimension + 1))
         n_rows = rows.shape[0]
         whole = n_rows - n_rows % _BANKS
         for i in range(0, whole, _BANKS):
             for b in range(_BANKS):
-                total = bank[b, labels[i + b]]
+                total = bank[b, max(labels[i + b], -1)]
                 weight = 1.0 if weights is None else weights[i + b]
                 for d in range(dimension):
                     total[d] += weight * rows[i + b, d]
                 total[dimension] += weight
         for i in range(whole, n_rows):
-            total = bank[0, labels[i]]
+            total = bank[0, max(labels[i], -1)]
             weight = 1.0 if weights is None else weights[i]
             for d in range(dimension):
                 total[d] += weight * rows[i, d]

@@ -58,6 +58,8 @@ def assign_best(
     margins,
     vectors,
     offsets,
+    floor,
+    is_rival,
     labels,
     changed,
     own,
@@ -88,9 +90,14 @@ def assign_best(
                     if exact > best:
                         best = exact
                         label = k
-        n_changed += record(label, i, labels, changed)
         if own is not None:
             own[i], other[i] = bound_angles(score, label, margin + norm_doubt)
+        if is_rival[label] or (
+            score[label] - margin <= floor
+            and _exact_score(data, indices, start, stop, vectors[label], offsets[label]) < floor
+        ):
+            label = -1
+        n_changed += record(label, i, labels, changed)
     return n_changed
 
 
@@ -121,7 +128,7 @@ def add_rows(data, indices, indptr, weights, labels, is_wanted, counts, resultan
     """Add rows to the sums of their labels, in row order. resultants (K, D) in C order."""
     for i in range(indptr.shape[0] - 1):
         k = labels[i]
-        if is_wanted[k]:
+        if k >= 0 and is_wanted[k]:
             total = resultants[k]
             weight = 1.0 if weights is None else weights[i]
             counts[k] += weight

@@ -1,0 +1,425 @@
+"""Sweeps in which rows open, close and revive clusters: the labels of one row at a time, at the speed of a pass.
+
+The definition is sequential (dp_vmf_means.md, 3): each row leaves its slot, then takes the best slot that has another
+row now, revives a remembered track, or opens a slot of its own. So the answer for a row depends on the rows before it,
+but only through *events*: a birth, a revival, a slot that lost its last row. Between events rows do not see each other.
+
+Hence a sweep is a race of two ways to go on from row p:
+
+    optimistic   label the rows p..q by one parallel pass that assumes no event, then find the first row that might
+                 make it wrong. Suspects are rows that nobody accepts, rows that may revive a track, and the last row of
+                 each slot (for slot k, row i has company iff i < last_k or first_k < i). They are decided exactly;
+                 most are no events. All rows before the first event are right.
+    cautious     decide a block of rows one after the other from a table of their scores. A birth adds a column to the
+                 table: one product for each later row of the block.
+
+A sweep after which nothing is born takes one optimistic pass. Blocks that had an event are followed by a cautious
+block, blocks that had none by ever larger optimistic ones, so the work wasted is at most a multiple of the work done.
+Nothing here is approximate: scores that a filter cannot tell apart are settled in float64 by one recipe, so labels
+equal the sequential ones to the last row, whatever the blocks, threads and representation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary._typing import Float64Array, FloatArray
+from armillary.fitting.assignment import HardAssignment
+from armillary.fitting.passes import Passes
+from armillary.kernels.contract import AffineRule, Company, Exact, Halt, Recall
+from armillary.points import Block, SparseBlock
+from armillary.statistics.directional import DirectionalStatistics
+from armillary.validation import UNIT_TOLERANCE
+
+# Rows decided one after the other before optimism is tried again, and by how much an optimistic window then grows.
+_CAUTIOUS_ROWS = 1024
+_GROWTH = 8
+# Suspects gathered at a time.
+_MOST_SUSPECTS = 4096
+# Added to the cosine of a slot that is closed for the rest of the sweep: below every score of an open one.
+_CLOSED = -8.0
+# Columns by which a table of scores grows.
+_SPARE_COLUMNS = 32
+
+Rows = npt.NDArray[np.int64]
+
+
+class Memory(Protocol):
+    """Remembered tracks: slots 0..T-1. A track without rows is scored by a curve of the angle to its direction."""
+
+    @property
+    def directions(self) -> Float64Array:
+        """(T, D)."""
+
+    @property
+    def curve(self) -> tuple[Float64Array, Float64Array, Float64Array]:
+        """Angles, scores and slopes (T, knots) of a cubic Hermite curve, wrong by at most `curve_doubt`."""
+
+    @property
+    def curve_doubt(self) -> float:
+        """See `curve`."""
+
+    @property
+    def ceilings(self) -> Float64Array:
+        """(T,): score - cosine never exceeds it."""
+
+    def scores(self, row: Float64Array) -> Float64Array:
+        """Exact scores (T,) of one row (D,)."""
+
+    def revive(self, track: int, resultant: Float64Array) -> Float64Array:
+        """The direction (D,) of a track whose only row has this resultant (D,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Opening:
+    """When and how rows open clusters."""
+
+    floor: float  # a row whose best score is lower asks for a cluster of its own; -inf: only where there is none
+    max_open: int | None = None  # no births while this many clusters have rows
+    memory: Memory | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """What a sweep left."""
+
+    directions: Float64Array  # (K', D) under which rows were labelled; births are appended
+    statistics: DirectionalStatistics  # of the K' slots by the new labels
+    is_still: bool  # no label changed
+
+
+class SequentialAssignment(HardAssignment):
+    """Labels of n rows among slots that open and close."""
+
+    def sweep_in_order(
+        self, passes: Passes, directions: Float64Array, opening: Opening, *, has_company: bool = False
+    ) -> Sweep:
+        """Label every row by the sequential rule, starting from `directions` (K, D).
+
+        `has_company`: every slot has a row outside this sweep, so it stays open (a warm start, a new batch).
+        Slots that end without rows are still in the outcome; `keep` drops them.
+        """
+        order = _Order(passes, self._labels, directions, opening, has_company)
+        n_rows = len(self._labels)
+        n_changed = 0
+        is_eventful = False
+        statistics: DirectionalStatistics | None = None
+        position, window = 0, n_rows if len(directions) else 0
+        while position < n_rows:
+            if window > 0 and order.is_open(position).any():
+                stop = min(n_rows, position + window)
+                rule, is_capped = order.rule(position)
+                if position == 0 and stop == n_rows:
+                    moves, statistics = self.sweep(passes, rule)
+                    n_changed = moves.n_changed
+                else:
+                    passes.assign(rule, self._labels, rows=(position, stop))
+                reached, n_moved, has_refused = order.settle(position, stop, is_capped)
+                n_changed += n_moved
+                if reached == n_rows and not is_eventful:
+                    if has_refused or n_moved:  # the sums of the pass lack these rows, or have them elsewhere
+                        statistics = None
+                        self.forget_bounds()
+                    break
+                is_eventful = True
+                if reached == stop:
+                    position, window = stop, _GROWTH * window
+                    continue
+                position = reached
+                self._labels[position:] = -1
+            is_eventful = True
+            stop = min(n_rows, position + _CAUTIOUS_ROWS)
+            n_events = order.walk(position, stop)
+            position, window = stop, 0 if n_events else max(_GROWTH * _CAUTIOUS_ROWS, window)
+        if is_eventful:
+            self.forget_bounds()
+        if is_eventful or statistics is None:
+            statistics = passes.sums(self._labels, order.n_slots)
+        self._statistics = statistics
+        return Sweep(order.directions, statistics, is_still=n_changed == 0 and not is_eventful)
+
+
+class _Order:
+    """One sweep under way: slots, and which of them have company at each row."""
+
+    def __init__(
+        self,
+        passes: Passes,
+        labels: npt.NDArray[np.int32],
+        directions: Float64Array,
+        opening: Opening,
+        has_company: bool,
+    ) -> None:
+        self._points = passes.points
+        self._kernels = passes.kernels
+        self._labels = labels
+        self._opening = opening
+        self._max_open = np.iinfo(np.int64).max if opening.max_open is None else opening.max_open
+        self._n_tracks = 0 if opening.memory is None else len(opening.memory.directions)
+        # a track's score is that of the unit row; rows are unit to within this
+        self.norm_doubt = UNIT_TOLERANCE[self._points.dtype]
+        self.n_slots = len(directions)
+        self._directions = np.array(directions, dtype=np.float64)
+        n_rows = self._points.n_rows
+        self._last = np.full(self.n_slots, n_rows if has_company else -1, dtype=np.int64)
+        if not has_company:
+            self._kernels.last_rows(labels, self._last)
+        self._first = np.full(self.n_slots, n_rows, dtype=np.int64)
+
+    @property
+    def directions(self) -> Float64Array:
+        """The directions (K, D) of the slots."""
+        return self._directions[: self.n_slots]
+
+    def is_open(self, position: int) -> npt.NDArray[np.bool_]:
+        """Slots (K,) that a row from `position` on may find in company."""
+        return (self._last >= position) | (self._first < position)
+
+    # ------------------------------------------------------------------------------------------ optimistic
+
+    def rule(self, position: int) -> tuple[AffineRule, bool]:
+        """The rule for rows from `position` on if nothing happens; whether births are ruled out by the cap."""
+        is_closed = ~self.is_open(position)
+        vectors, offsets = self.directions.copy(), np.zeros(self.n_slots)
+        offsets[is_closed] = _CLOSED
+        if self._opening.memory is not None:
+            # a track's score is at most its cosine and the ceiling: rows that prefer that are looked at again
+            sleeping = np.flatnonzero(is_closed[: self._n_tracks])
+            vectors[sleeping] = self._opening.memory.directions[sleeping]
+            offsets[sleeping] = self._opening.memory.ceilings[sleeping] + self.norm_doubt
+        is_capped = int((~is_closed).sum()) >= self._max_open
+        return AffineRule(vectors, offsets, -np.inf if is_capped else self._opening.floor, is_closed), is_capped
+
+    def settle(self, start: int, stop: int, is_capped: bool) -> tuple[int, int, bool]:
+        """Decide the suspects among the rows start..stop just labelled.
+
+        Returns the row up to which labels are right, how many suspects moved, and whether any row was refused.
+        """
+        labels, n_rows = self._labels[start:stop], self._points.n_rows
+        settled = self._first.copy()
+        self._kernels.first_rows(labels, start, settled)
+        # slots whose last row is here and which no row has taken before
+        is_ending = (self._last >= start) & (self._last < stop) & (self._first >= start)
+        is_leaving = is_ending & (settled > self._last)
+        is_lone = is_ending & (settled == self._last) & ~self._is_own_company(self._last)
+        # a row that took a slot after its last row had gone; the row that leaves a track asleep, or a birth possible
+        limit = int(settled[is_leaving].min(initial=stop))
+        is_waking = is_leaving if is_capped else is_leaving[: self._n_tracks]
+        limit = int(self._last[: len(is_waking)][is_waking].min(initial=limit))
+
+        refused = start + np.flatnonzero(labels < 0)
+        suspects = np.union1d(refused, self._last[is_lone])
+        suspects = suspects[suspects < limit]
+        n_moved = 0
+        end = limit
+        for chunk in range(0, len(suspects), _MOST_SUSPECTS):
+            numbers = suspects[chunk : chunk + _MOST_SUSPECTS]
+            block = _Table(self, numbers, self._points.gather(numbers), settled)
+            end, decided = self._first_event(block, limit)
+            before = self._labels[numbers[:decided]]
+            before = np.where(before < 0, -2 - before, before)
+            n_moved += int(np.count_nonzero(before != block.labels[:decided]))
+            self._labels[numbers[:decided]] = block.labels[:decided]
+            if end < limit:
+                break
+        self._first = np.where(settled < end, settled, n_rows)
+        return end, n_moved, refused.size > 0
+
+    def _first_event(self, block: _Table, limit: int) -> tuple[int, int]:
+        """Walk over suspects: the row up to which labels are right, and how many suspects were decided."""
+        position = 0
+        while True:
+            position, halt, track = block.walk(position)
+            # the row that leaves a slot alone closes it: later rows may have taken it
+            left = block.leaving(position)
+            if left is not None:
+                block.first[block.closing[left]] = self._points.n_rows
+                return int(block.numbers[left]) + 1, left + 1
+            if halt == Halt.END:
+                return limit, position
+            if halt == Halt.REVIVAL and block.is_staying(position, track):
+                block.put(position, track)
+                position += 1
+                continue
+            return int(block.numbers[position]), position
+
+    # -------------------------------------------------------------------------------------------- cautious
+
+    def walk(self, start: int, stop: int) -> int:
+        """Decide the rows start..stop one after the other; return how many events there were."""
+        block = _Table(self, np.arange(start, stop), self._points.block(start, stop), self._first)
+        position, n_events = 0, 0
+        while True:
+            position, halt, track = block.walk(position)
+            if halt == Halt.END:
+                self._labels[start:stop] = block.labels
+                self._first = block.first
+                return n_events
+            n_events += 1
+            resultant = block.resultant(position)
+            if halt == Halt.REVIVAL:
+                assert self._opening.memory is not None
+                slot, direction = track, self._opening.memory.revive(track, resultant)
+            else:
+                slot, direction = block.slot_for_birth(position), _unit(resultant)
+            if slot == self.n_slots:
+                self._append()
+            self._directions[slot] = direction
+            block.put(position, slot)
+            block.fill_column(slot, position + 1)
+            position += 1
+
+    def _append(self) -> None:
+        if self.n_slots == len(self._directions):
+            more = np.empty((max(16, self.n_slots), self._points.n_features))
+            self._directions = np.concatenate([self._directions, more])
+        self._last = np.append(self._last, -1)
+        self.n_slots += 1
+
+    def _is_own_company(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """A row that stands for more than one is not alone in its slot; rows outside 0..n-1 are not asked about."""
+        weights = self._points.weights
+        if weights is None:
+            return np.zeros(len(rows), dtype=np.bool_)
+        return weights[np.clip(rows, 0, len(weights) - 1)] > 1.0
+
+
+class _Table:
+    """Rows decided one after the other from their scores with every slot."""
+
+    def __init__(self, order: _Order, numbers: Rows, rows: Block, first: Rows) -> None:
+        self._order = order
+        self.numbers = numbers
+        self._rows = rows
+        self.first = first
+        self.labels = np.full(len(numbers), -1, dtype=np.int32)
+        self._scores, self._doubt = self._filter_scores(rows, order.directions)
+        places = np.searchsorted(numbers, order._last)
+        places[places == len(numbers)] = 0
+        ending = np.flatnonzero(numbers[places] == order._last)
+        self.closing = np.full(len(numbers), -1, dtype=np.int32)
+        self.closing[places[ending]] = np.where(order._is_own_company(order._last[ending]), -2 - ending, ending)
+        self._is_seed = np.zeros(order.n_slots, dtype=np.bool_)
+        if ending.size:
+            seeds = np.array([_unit(self.resultant(place)) for place in places[ending]])
+            self._is_seed[ending] = (seeds == order.directions[ending]).all(axis=1)
+        self._recall = self._remember()
+
+    def _filter_scores(self, rows: Block, directions: Float64Array) -> tuple[FloatArray, float]:
+        kernels = self._order._kernels
+        return kernels.filter_scores(rows, kernels.prepare(AffineRule.cosines(directions)))
+
+    def _remember(self) -> Recall:
+        memory = self._order._opening.memory
+        if memory is None or len(memory.directions) == 0:
+            nothing = np.empty((0, 2))
+            return Recall(self._scores[:, :0], nothing, nothing, nothing, np.empty(0), 0.0, 0.0)
+        cosines, doubt = self._filter_scores(self._rows, memory.directions)
+        return Recall(cosines, *memory.curve, memory.ceilings, doubt + self._order.norm_doubt, memory.curve_doubt)
+
+    # ------------------------------------------------------------------------------------------------ walk
+
+    def walk(self, position: int) -> tuple[int, Halt, int]:
+        """Go on from `position` to the next event, settling doubts on the way."""
+        exact = Exact(-1, np.empty(0), np.empty(0))
+        order = self._order
+        while True:
+            position, halt, track = order._kernels.walk(
+                position,
+                self.numbers,
+                self._scores,
+                self._doubt,
+                self.closing,
+                self._is_seed,
+                Company(order._last, self.first),
+                order._opening.floor,
+                order._max_open,
+                self._recall,
+                exact,
+                self.labels,
+            )
+            if halt != Halt.DOUBT:
+                return position, Halt(halt), track
+            exact = Exact(position, self._exact_scores(position), self._exact_recalls(position))
+
+    def _exact_scores(self, position: int) -> Float64Array:
+        order = self._order
+        out = np.empty((1, order.n_slots))
+        if order.n_slots:
+            row = _slice(self._rows, position, position + 1)
+            order._kernels.exact_scores(row, order._kernels.prepare(AffineRule.cosines(order.directions)), out)
+        return out[0]
+
+    def _exact_recalls(self, position: int) -> Float64Array:
+        memory = self._order._opening.memory
+        return np.empty(0) if memory is None else memory.scores(_unit(self.resultant(position)))
+
+    def put(self, position: int, slot: int) -> None:
+        """The row at `position` takes `slot`, which may be new."""
+        if slot == len(self.first):
+            self.first = np.append(self.first, self._order._points.n_rows)
+            self._is_seed = np.append(self._is_seed, False)
+        self.labels[position] = slot
+        self.first[slot] = min(self.first[slot], self.numbers[position])
+
+    def fill_column(self, slot: int, position: int) -> None:
+        """Score the rows from `position` on with the direction that `slot` has now."""
+        n_columns = self._scores.shape[1]
+        if slot >= n_columns:
+            spare = np.empty((len(self.numbers), max(_SPARE_COLUMNS, n_columns)), self._scores.dtype)
+            self._scores = np.concatenate([self._scores, spare], axis=1)
+        if position < len(self.numbers):
+            rows = _slice(self._rows, position, len(self.numbers))
+            column, self._doubt = self._filter_scores(rows, self._order.directions[slot : slot + 1])
+            self._scores[position:, slot] = column[:, 0]
+
+    # -------------------------------------------------------------------------------------------- questions
+
+    def slot_for_birth(self, position: int) -> int:
+        """The slot that the row leaves empty, if it is not a track; else a new one."""
+        lone = int(self.closing[position])
+        is_empty = lone >= self._order._n_tracks and self.first[lone] >= self.numbers[position]
+        return lone if is_empty else self._order.n_slots
+
+    def leaving(self, stop: int) -> int | None:
+        """The first position before `stop` whose row was alone in its slot and has left it."""
+        closing = self.closing[:stop]
+        left = np.flatnonzero((closing >= 0) & (self.labels[:stop] != closing))
+        for position in left:
+            if self.first[closing[position]] >= self.numbers[position]:
+                return int(position)
+        return None
+
+    def is_staying(self, position: int, track: int) -> bool:
+        """Whether the row was alone in `track` and revives it with the direction it has."""
+        memory = self._order._opening.memory
+        assert memory is not None
+        direction = memory.revive(track, self.resultant(position))
+        return bool(self.closing[position] == track and np.array_equal(direction, self._order.directions[track]))
+
+    def resultant(self, position: int) -> Float64Array:
+        """The row, in float64 and weighted, as a sum over this row alone has it (D,)."""
+        row = _slice(self._rows, position, position + 1)
+        weights = self._order._points.weights
+        weight = 1.0 if weights is None else weights[self.numbers[position]]
+        if not isinstance(row, SparseBlock):
+            return weight * row[0].astype(np.float64)
+        dense = np.zeros(row.n_features)
+        inside = slice(row.indptr[0], row.indptr[1])
+        np.add.at(dense, row.indices[inside], weight * row.data[inside].astype(np.float64))
+        return dense
+
+
+def _slice(rows: Block, start: int, stop: int) -> Block:
+    if isinstance(rows, SparseBlock):
+        return rows._replace(indptr=rows.indptr[start : stop + 1])
+    return rows[start:stop]
+
+
+def _unit(resultant: Float64Array) -> Float64Array:
+    """The direction of one row, with the bits that an update from this row alone gives."""
+    return DirectionalStatistics(np.zeros(1), resultant[None]).directions(otherwise=resultant[None])[0]

@@ -1,0 +1,129 @@
+"""Rows decided one after the other, for models in which a row can open, close or revive a cluster.
+
+No array here has rows of data: a walk works on a table of scores.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from armillary.kernels.contract import Halt
+from armillary.kernels.cpu._jit import kernel
+
+_END, _BIRTH, _REVIVAL, _DOUBT = (int(halt) for halt in Halt)
+
+
+@kernel
+def last_rows(labels, last):
+    """The last row with each label; slots that no row has keep what they hold."""
+    is_found = np.zeros(last.shape[0], np.bool_)
+    n_missing = last.shape[0]
+    i = labels.shape[0] - 1
+    while i >= 0 and n_missing > 0:
+        k = labels[i]
+        if k >= 0 and not is_found[k]:
+            is_found[k] = True
+            last[k] = i
+            n_missing -= 1
+        i -= 1
+
+
+@kernel
+def first_rows(labels, first_row, first):
+    """Lower `first` to the first row with each label; row 0 of `labels` has the number `first_row`."""
+    is_found = first < first_row
+    n_missing = first.shape[0] - is_found.sum()
+    i = 0
+    while i < labels.shape[0] and n_missing > 0:
+        k = labels[i]
+        if k >= 0 and not is_found[k]:
+            is_found[k] = True
+            n_missing -= 1
+            if first_row + i < first[k]:
+                first[k] = first_row + i
+        i += 1
+
+
+@kernel
+def _curve(angles, scores, slopes, cosine):
+    """Cubic Hermite interpolation at arccos(cosine)."""
+    angle = math.acos(min(1.0, max(-1.0, cosine)))
+    right = min(max(np.searchsorted(angles, angle), 1), angles.shape[0] - 1)
+    width = angles[right] - angles[right - 1]
+    u = (angle - angles[right - 1]) / width if width > 0.0 else 1.0  # knots can coincide in the last bit of pi
+    v = 1.0 - u
+    return v * v * ((1.0 + 2.0 * u) * scores[right - 1] + u * width * slopes[right - 1]) + u * u * (
+        (1.0 + 2.0 * v) * scores[right] - v * width * slopes[right]
+    )
+
+
+@kernel
+def walk(start, numbers, table, doubt, closing, is_seed, company, floor, max_open, recall, exact, labels):
+    """See `kernels/contract.py`."""
+    last, first = company
+    cosines, angles, scores, slopes, ceilings, cosine_doubt, curve_doubt = recall
+    exact_position, exact_cosines, exact_recalls = exact
+    n_slots, n_tracks = last.shape[0], ceilings.shape[0]
+    for r in range(start, numbers.shape[0]):
+        i = numbers[r]
+        lone = closing[r]
+        befriended = -1
+        if lone <= -2:  # the row is its own company in this slot
+            befriended = -2 - lone
+            lone = -1
+        is_exact = r == exact_position
+        best, second, slot, n_open = -np.inf, -np.inf, -1, 0
+        for k in range(n_slots):
+            if last[k] > i or first[k] < i or k == befriended:
+                n_open += 1
+                score = exact_cosines[k] if is_exact else np.float64(table[r, k])
+                if score > best:
+                    second = best
+                    best = score
+                    slot = k
+                elif score > second:
+                    second = score
+        # the score of the best track lies in [low, high]; no other exceeds rest
+        low, high, rest, track = -np.inf, -np.inf, -np.inf, -1
+        for k in range(n_tracks):
+            if not (last[k] > i or first[k] < i or k == befriended):
+                if is_exact:
+                    below = exact_recalls[k]
+                    above = below
+                else:
+                    above = cosines[r, k] + cosine_doubt
+                    if above + ceilings[k] < best - doubt or above + ceilings[k] < floor:
+                        continue
+                    above = _curve(angles[k], scores[k], slopes[k], above) + curve_doubt
+                    below = _curve(angles[k], scores[k], slopes[k], cosines[r, k] - cosine_doubt) - curve_doubt
+                if above > high:
+                    rest = high
+                    low = below
+                    high = above
+                    track = k
+                elif above > rest:
+                    rest = above
+        if not is_exact:
+            is_close = doubt > 0.0 and (
+                (second >= best - doubt and best >= low - doubt and (best >= floor - doubt or n_open >= max_open))
+                or (abs(best - floor) <= doubt and best >= low - doubt and n_open < max_open)
+            )
+            is_close = is_close or (
+                track >= 0 and high + doubt >= max(best, floor) and (low - doubt <= max(best, floor) or rest >= low)
+            )
+            if is_close:
+                return r, _DOUBT, -1
+        if slot >= 0 and best >= high and best >= floor:
+            labels[r] = slot
+        elif track >= 0 and high >= floor:
+            return r, _REVIVAL, track
+        elif slot >= 0 and n_open >= max_open:
+            labels[r] = slot
+        elif lone >= n_tracks and first[lone] >= i and is_seed[lone]:
+            labels[r] = lone
+        else:
+            return r, _BIRTH, -1
+        first[labels[r]] = min(first[labels[r]], i)
+    return numbers.shape[0], _END, -1
