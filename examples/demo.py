@@ -1,8 +1,9 @@
-"""The main job on made data: thirty clusters on the sphere, found by spherical k-means, set beside the truth.
+"""The main job on made data: thirty clusters on the sphere, their number unknown, found and set beside the truth.
 
     python examples/demo.py --output demo
 
-Prints what was found and leaves two files: a picture of the sphere and the saved model.
+Then a stream, in which clusters drift, vanish and come back under their ids. Prints what was found and leaves pictures
+to look at and a saved model.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from rich.table import Table
 from scipy.optimize import linear_sum_assignment
 
 import armillary
-from armillary.datasets import make_vmf_mixture
+from armillary.datasets import make_drifting_mixture, make_vmf_mixture
 from armillary.geometry import sphere
 from armillary.metrics import cosine_silhouette_score, geometric_nmi_score, matched_accuracy_score
-from armillary.plots import plot_sphere_views
+from armillary.plots import plot_angle_table, plot_id_shares, plot_sphere_views
+
+PICTURES = ("sphere.png", "angles.png", "stream.png")
 
 
 def beside_truth(centers: np.ndarray, counts: np.ndarray, directions: np.ndarray, sizes: np.ndarray) -> Table:
@@ -36,35 +39,82 @@ def beside_truth(centers: np.ndarray, counts: np.ndarray, directions: np.ndarray
     return table
 
 
+def cluster(output: Path, console: Console) -> None:
+    """Make, find the angle and the clusters, print, draw, save."""
+    console.print("30,000 unit vectors from 30 von Mises-Fisher clusters, at least 18 degrees apart ...")
+    X, truth, drawn = make_vmf_mixture(
+        30_000, 3, 30, concentration=300.0, min_angle=math.radians(18), random_state=6, dtype=np.float32
+    )
+    console.print(
+        "... clustered by DPvMFMeans, which is not told that there are 30, at the angle with the best silhouette"
+    )
+    table = armillary.select_max_angle(X, n_init=4, random_state=0, verbose=1)
+    model = table.model
+
+    console.print(beside_truth(model.cluster_centers_, model.counts_, drawn.directions, np.bincount(truth)))
+    told = armillary.SphericalKMeans(n_clusters=30, n_init=10, random_state=0).fit(X)
+    results = Table("", "clusters", "rows in the right cluster", "mutual information", "silhouette by cosine")
+    for name, fitted in (
+        (f"DPvMFMeans, {math.degrees(table.max_angle):.1f} degrees", model),
+        ("SphericalKMeans", told),
+    ):
+        labels = fitted.labels_
+        scores = (geometric_nmi_score(truth, labels), cosine_silhouette_score(X, labels))
+        right = f"{matched_accuracy_score(truth, labels):.1%}"
+        results.add_row(name, str(fitted.n_clusters_), right, *(f"{score:.4f}" for score in scores))
+    console.print(results)
+
+    figure = plot_sphere_views(X, model.labels_, centers=model.cluster_centers_)
+    figure.suptitle(f"{model.n_clusters_} clusters on the sphere, front and back", color="0.25")
+    figure.savefig(output / "sphere.png", dpi=150)
+    plot_angle_table(table).figure.savefig(output / "angles.png", dpi=150)
+    archive = output / "model.safetensors"
+    armillary.save(model, archive)
+    same = np.array_equal(armillary.load(archive).predict(X), model.labels_)
+    console.print(f"The model, saved: {archive} (read back, it gives {'the same' if same else 'OTHER'} labels)\n")
+
+
+def follow(output: Path, console: Console) -> None:
+    """A turning scene of six clusters, three of which are away for a while."""
+    is_present = np.ones((120, 6), dtype=bool)
+    is_present[30:70, 1] = is_present[50:100, 4] = is_present[:40, 5] = False
+    batches, truth, _ = make_drifting_mixture(
+        5_000,
+        3,
+        6,
+        120,
+        concentration=200.0,
+        rotation=math.radians(1),
+        is_present=is_present,
+        min_angle=math.radians(50),
+        weights=[5, 4, 3, 2, 2, 2],
+        random_state=3,
+    )
+    console.print("A stream of 120 batches, the scene turning by 1 degree each, followed by DDPvMFMeans:")
+    model = armillary.DDPvMFMeans(math.radians(35), drift_concentration=100.0, carry_unseen=True)
+    ids = []
+    for batch in batches:
+        ids.append(model.partial_fit_predict(batch))
+        record = model.record()
+        for word, happened in (("born", record.births), ("back", record.revivals), ("dead", record.deaths)):
+            if happened:
+                console.print(f"  step {record.step:3}: {word} {', '.join(map(str, happened))}")
+    right = matched_accuracy_score(np.concatenate(truth), np.concatenate(ids))
+    console.print(f"rows under the right id, over all steps: {right:.1%}")
+    plot_id_shares(ids).figure.savefig(output / "stream.png", dpi=150)
+
+
 def main() -> None:
-    """Make, cluster, print, draw, save."""
+    """Cluster a set, follow a stream."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path("demo"))
     output: Path = parser.parse_args().output
     output.mkdir(parents=True, exist_ok=True)
     console = Console()
 
-    console.print("30,000 unit vectors from 30 von Mises-Fisher clusters, at least 18 degrees apart ...")
-    X, truth, drawn = make_vmf_mixture(
-        30_000, 3, 30, concentration=300.0, min_angle=math.radians(18), random_state=6, dtype=np.float32
-    )
-    console.print("... clustered by SphericalKMeans(n_clusters=30, n_init=10)")
-    model = armillary.SphericalKMeans(n_clusters=30, n_init=10, random_state=0, verbose=1).fit(X)
-
-    console.print(beside_truth(model.cluster_centers_, model.counts_, drawn.directions, np.bincount(truth)))
-    console.print(f"rows in the right cluster   {matched_accuracy_score(truth, model.labels_):.1%}")
-    console.print(f"mutual information (NMI)    {geometric_nmi_score(truth, model.labels_):.4f}")
-    console.print(f"silhouette by cosine        {cosine_silhouette_score(X, model.labels_):.4f}")
-
-    picture, archive = output / "sphere.png", output / "model.safetensors"
-    figure = plot_sphere_views(X, model.labels_, centers=model.cluster_centers_)
-    figure.suptitle("30 clusters on the sphere, front and back", color="0.25")
-    figure.savefig(picture, dpi=150)
-    armillary.save(model, archive)
-    again = armillary.load(archive)
-    same = np.array_equal(again.predict(X), model.labels_)
-    console.print(f"\nA picture to look at: {picture}")
-    console.print(f"The model, saved:     {archive} (read back, it gives {'the same' if same else 'OTHER'} labels)")
+    cluster(output, console)
+    follow(output, console)
+    console.print(f"\nPictures to look at: {', '.join(str(output / name) for name in PICTURES)}")
 
 
 if __name__ == "__main__":

@@ -389,16 +389,21 @@ def check_rotation(value: Any, n_features: int, who: str) -> Float64Array | None
     """A proper rotation (D, D), or None."""
     if value is None:
         return None
-    rotation = np.asarray(value, dtype=np.float64)
     rule = f"`rotation` of {who} must be a rotation matrix of shape ({n_features}, {n_features})"
+    way_out = "Give a matrix R with R R' = 1 and determinant 1."
+    try:
+        rotation = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{rule}; got {value!r}. {way_out}") from None
     if rotation.shape != (n_features, n_features):
-        raise InputError(f"{rule}; got shape {rotation.shape}. Give a matrix R with R R' = 1 and determinant 1.")
-    error = np.abs(rotation @ rotation.T - np.eye(n_features)).max()
-    if not error <= 1e-6 or np.linalg.det(rotation) < 0.0:
-        raise InputError(
-            f"{rule}; got one whose R R' differs from 1 by {error:.2g} and whose determinant is "
-            f"{np.linalg.det(rotation):.2g}. Give a matrix R with R R' = 1 and determinant 1."
-        )
+        raise InputError(f"{rule}; got shape {rotation.shape}. {way_out}")
+    if not np.isfinite(rotation).all():
+        raise InputError(f"{rule}; got one with NaN or inf. {way_out}")
+    error = float(np.abs(rotation @ rotation.T - np.eye(n_features)).max())
+    if error > 1e-6:
+        raise InputError(f"{rule}; got one whose R R' differs from 1 by {error:.2g}. {way_out}")
+    if np.linalg.det(rotation) < 0.0:
+        raise InputError(f"{rule}; got a reflection, of determinant -1. {way_out}")
     return rotation
 
 

@@ -6,27 +6,41 @@ import warnings
 
 import pytest
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-from armillary import SphericalKMeans
+import armillary
+from armillary import DDPvMFMeans, DPvMFMeans, SphericalKMeans
 
 ZERO_ROWS = "the check's data has rows of zeros, which have no direction; they are refused with a sentence"
-ROW_ORDER = "the check shuffles rows, and k-means++ draws by row; tests/laws has the law from given starts"
+STARTS = "the check shuffles rows, and k-means++ draws by row; tests/laws has the law from given starts"
+ROW_ORDER = "the check shuffles rows, and a cluster is born at the first row nobody accepts; tests/laws has the law"
+NO_ROWS = "a step without rows is a step in which every cluster is unseen"
+ALWAYS = dict.fromkeys(
+    [
+        "check_estimators_dtypes",
+        "check_estimator_sparse_tag",
+        "check_estimator_sparse_array",
+        "check_estimator_sparse_matrix",
+    ],
+    ZERO_ROWS,
+)
+WEIGHTS = ["check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"]
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {
-    "SphericalKMeans": {
-        "check_estimators_dtypes": ZERO_ROWS,
-        "check_estimator_sparse_tag": ZERO_ROWS,
-        "check_estimator_sparse_array": ZERO_ROWS,
-        "check_estimator_sparse_matrix": ZERO_ROWS,
-        "check_sample_weight_equivalence_on_dense_data": ROW_ORDER,
-        "check_sample_weight_equivalence_on_sparse_data": ROW_ORDER,
-    }
+    "SphericalKMeans": {**ALWAYS, **dict.fromkeys(WEIGHTS, STARTS)},
+    "DPvMFMeans": {**ALWAYS, **dict.fromkeys(WEIGHTS, ROW_ORDER)},
+    "DDPvMFMeans": {**ALWAYS, **dict.fromkeys(WEIGHTS, ROW_ORDER), "check_estimators_empty_data_messages": NO_ROWS},
 }
+ESTIMATORS = [
+    SphericalKMeans(n_clusters=2, n_init=1, random_state=0),
+    DPvMFMeans(random_state=0),
+    DPvMFMeans(0.5, n_init=2, max_clusters=5, consolidate=True, random_state=0),
+    DDPvMFMeans(),
+    DDPvMFMeans(0.7, max_unseen_steps=1, weight_update="paper", solver="small_angle", carry_unseen=True),
+]
 
 
 @parametrize_with_checks(
-    [SphericalKMeans(n_clusters=2, n_init=1, random_state=0)],
-    expected_failed_checks=lambda estimator: EXPECTED_FAILURES[type(estimator).__name__],
+    ESTIMATORS, expected_failed_checks=lambda estimator: EXPECTED_FAILURES[type(estimator).__name__]
 )
 def test_scikit_learn_contract(estimator, check):
     with warnings.catch_warnings():
@@ -37,7 +51,11 @@ def test_scikit_learn_contract(estimator, check):
 
 @pytest.mark.parametrize("name", sorted(EXPECTED_FAILURES))
 def test_expected_failures_are_still_checks(name):
-    from sklearn.utils.estimator_checks import estimator_checks_generator
-
-    known = {getattr(check, "func", check).__name__ for _, check in estimator_checks_generator(SphericalKMeans())}
+    made = getattr(armillary, name)()
+    known = {getattr(check, "func", check).__name__ for _, check in estimator_checks_generator(made)}
     assert set(EXPECTED_FAILURES[name]) <= known
+
+
+def test_every_model_is_checked():
+    public = {name for name in armillary.__all__ if hasattr(getattr(armillary, name), "fit")}
+    assert {type(estimator).__name__ for estimator in ESTIMATORS} == public == set(EXPECTED_FAILURES)

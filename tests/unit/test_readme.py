@@ -7,13 +7,18 @@ import io
 import re
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parents[2] / "README.md"
 
 
-def test_the_first_example_prints_what_the_readme_says(tmp_path, monkeypatch):
-    blocks = re.findall(r"```(python)?\n(.*?)```", README.read_text(), flags=re.DOTALL)
-    number = next(number for number, (language, _) in enumerate(blocks) if language == "python")
-    example, printed = blocks[number][1], blocks[number + 1][1]
+BLOCKS = re.findall(r"```(python)?\n(.*?)```", README.read_text(), flags=re.DOTALL)
+EXAMPLES = [number for number, (language, _) in enumerate(BLOCKS) if language == "python"]
+
+
+@pytest.mark.parametrize("number", EXAMPLES)
+def test_examples_print_what_the_readme_says(number, tmp_path, monkeypatch):
+    example, printed = BLOCKS[number][1], BLOCKS[number + 1][1]
     monkeypatch.chdir(tmp_path)
     output = io.StringIO()
     with contextlib.redirect_stdout(output):

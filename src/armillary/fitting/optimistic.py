@@ -154,21 +154,21 @@ class _Order:
         opening: Opening,
         has_company: bool,
     ) -> None:
-        self._points = passes.points
-        self._kernels = passes.kernels
+        self.points = passes.points
+        self.kernels = passes.kernels
         self._labels = labels
-        self._opening = opening
-        self._max_open = np.iinfo(np.int64).max if opening.max_open is None else opening.max_open
-        self._n_tracks = 0 if opening.memory is None else len(opening.memory.directions)
+        self.opening = opening
+        self.max_open = np.iinfo(np.int64).max if opening.max_open is None else opening.max_open
+        self.n_tracks = 0 if opening.memory is None else len(opening.memory.directions)
         # a track's score is that of the unit row; rows are unit to within this
-        self.norm_doubt = UNIT_TOLERANCE[self._points.dtype]
+        self.norm_doubt = UNIT_TOLERANCE[self.points.dtype]
         self.n_slots = len(directions)
         self._directions = np.array(directions, dtype=np.float64)
-        n_rows = self._points.n_rows
-        self._last = np.full(self.n_slots, n_rows if has_company else -1, dtype=np.int64)
+        n_rows = self.points.n_rows
+        self.last = np.full(self.n_slots, n_rows if has_company else -1, dtype=np.int64)
         if not has_company:
-            self._kernels.last_rows(labels, self._last)
-        self._first = np.full(self.n_slots, n_rows, dtype=np.int64)
+            self.kernels.last_rows(labels, self.last)
+        self.first = np.full(self.n_slots, n_rows, dtype=np.int64)
 
     @property
     def directions(self) -> Float64Array:
@@ -177,7 +177,7 @@ class _Order:
 
     def is_open(self, position: int) -> npt.NDArray[np.bool_]:
         """Slots (K,) that a row from `position` on may find in company."""
-        return (self._last >= position) | (self._first < position)
+        return (self.last >= position) | (self.first < position)
 
     # ------------------------------------------------------------------------------------------ optimistic
 
@@ -186,39 +186,39 @@ class _Order:
         is_closed = ~self.is_open(position)
         vectors, offsets = self.directions.copy(), np.zeros(self.n_slots)
         offsets[is_closed] = _CLOSED
-        if self._opening.memory is not None:
+        if self.opening.memory is not None:
             # a track's score is at most its cosine and the ceiling: rows that prefer that are looked at again
-            sleeping = np.flatnonzero(is_closed[: self._n_tracks])
-            vectors[sleeping] = self._opening.memory.directions[sleeping]
-            offsets[sleeping] = self._opening.memory.ceilings[sleeping] + self.norm_doubt
-        is_capped = int((~is_closed).sum()) >= self._max_open
-        return AffineRule(vectors, offsets, -np.inf if is_capped else self._opening.floor, is_closed), is_capped
+            sleeping = np.flatnonzero(is_closed[: self.n_tracks])
+            vectors[sleeping] = self.opening.memory.directions[sleeping]
+            offsets[sleeping] = self.opening.memory.ceilings[sleeping] + self.norm_doubt
+        is_capped = int((~is_closed).sum()) >= self.max_open
+        return AffineRule(vectors, offsets, -np.inf if is_capped else self.opening.floor, is_closed), is_capped
 
     def settle(self, start: int, stop: int, is_capped: bool) -> tuple[int, int, bool]:
         """Decide the suspects among the rows start..stop just labelled.
 
         Returns the row up to which labels are right, how many suspects moved, and whether any row was refused.
         """
-        labels, n_rows = self._labels[start:stop], self._points.n_rows
-        settled = self._first.copy()
-        self._kernels.first_rows(labels, start, settled)
+        labels, n_rows = self._labels[start:stop], self.points.n_rows
+        settled = self.first.copy()
+        self.kernels.first_rows(labels, start, settled)
         # slots whose last row is here and which no row has taken before
-        is_ending = (self._last >= start) & (self._last < stop) & (self._first >= start)
-        is_leaving = is_ending & (settled > self._last)
-        is_lone = is_ending & (settled == self._last) & ~self._is_own_company(self._last)
+        is_ending = (self.last >= start) & (self.last < stop) & (self.first >= start)
+        is_leaving = is_ending & (settled > self.last)
+        is_lone = is_ending & (settled == self.last) & ~self.is_own_company(self.last)
         # a row that took a slot after its last row had gone; the row that leaves a track asleep, or a birth possible
         limit = int(settled[is_leaving].min(initial=stop))
-        is_waking = is_leaving if is_capped else is_leaving[: self._n_tracks]
-        limit = int(self._last[: len(is_waking)][is_waking].min(initial=limit))
+        is_waking = is_leaving if is_capped else is_leaving[: self.n_tracks]
+        limit = int(self.last[: len(is_waking)][is_waking].min(initial=limit))
 
         refused = start + np.flatnonzero(labels < 0)
-        suspects = np.union1d(refused, self._last[is_lone])
+        suspects = np.union1d(refused, self.last[is_lone])
         suspects = suspects[suspects < limit]
         n_moved = 0
         end = limit
         for chunk in range(0, len(suspects), _MOST_SUSPECTS):
             numbers = suspects[chunk : chunk + _MOST_SUSPECTS]
-            block = _Table(self, numbers, self._points.gather(numbers), settled)
+            block = _Table(self, numbers, self.points.gather(numbers), settled)
             end, decided = self._first_event(block, limit)
             before = self._labels[numbers[:decided]]
             before = np.where(before < 0, -2 - before, before)
@@ -226,7 +226,7 @@ class _Order:
             self._labels[numbers[:decided]] = block.labels[:decided]
             if end < limit:
                 break
-        self._first = np.where(settled < end, settled, n_rows)
+        self.first = np.where(settled < end, settled, n_rows)
         return end, n_moved, refused.size > 0
 
     def _first_event(self, block: _Table, limit: int) -> tuple[int, int]:
@@ -237,7 +237,7 @@ class _Order:
             # the row that leaves a slot alone closes it: later rows may have taken it
             left = block.leaving(position)
             if left is not None:
-                block.first[block.closing[left]] = self._points.n_rows
+                block.first[block.closing[left]] = self.points.n_rows
                 return int(block.numbers[left]) + 1, left + 1
             if halt == Halt.END:
                 return limit, position
@@ -251,19 +251,19 @@ class _Order:
 
     def walk(self, start: int, stop: int) -> int:
         """Decide the rows start..stop one after the other; return how many events there were."""
-        block = _Table(self, np.arange(start, stop), self._points.block(start, stop), self._first)
+        block = _Table(self, np.arange(start, stop), self.points.block(start, stop), self.first)
         position, n_events = 0, 0
         while True:
             position, halt, track = block.walk(position)
             if halt == Halt.END:
                 self._labels[start:stop] = block.labels
-                self._first = block.first
+                self.first = block.first
                 return n_events
             n_events += 1
             resultant = block.resultant(position)
             if halt == Halt.REVIVAL:
-                assert self._opening.memory is not None
-                slot, direction = track, self._opening.memory.revive(track, resultant)
+                assert self.opening.memory is not None
+                slot, direction = track, self.opening.memory.revive(track, resultant)
             else:
                 slot, direction = block.slot_for_birth(position), _unit(resultant)
             if slot == self.n_slots:
@@ -275,14 +275,14 @@ class _Order:
 
     def _append(self) -> None:
         if self.n_slots == len(self._directions):
-            more = np.empty((max(16, self.n_slots), self._points.n_features))
+            more = np.empty((max(16, self.n_slots), self.points.n_features))
             self._directions = np.concatenate([self._directions, more])
-        self._last = np.append(self._last, -1)
+        self.last = np.append(self.last, -1)
         self.n_slots += 1
 
-    def _is_own_company(self, rows: Rows) -> npt.NDArray[np.bool_]:
+    def is_own_company(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """A row that stands for more than one is not alone in its slot; rows outside 0..n-1 are not asked about."""
-        weights = self._points.weights
+        weights = self.points.weights
         if weights is None:
             return np.zeros(len(rows), dtype=np.bool_)
         return weights[np.clip(rows, 0, len(weights) - 1)] > 1.0
@@ -298,11 +298,11 @@ class _Table:
         self.first = first
         self.labels = np.full(len(numbers), -1, dtype=np.int32)
         self._scores, self._doubt = self._filter_scores(rows, order.directions)
-        places = np.searchsorted(numbers, order._last)
+        places = np.searchsorted(numbers, order.last)
         places[places == len(numbers)] = 0
-        ending = np.flatnonzero(numbers[places] == order._last)
+        ending = np.flatnonzero(numbers[places] == order.last)
         self.closing = np.full(len(numbers), -1, dtype=np.int32)
-        self.closing[places[ending]] = np.where(order._is_own_company(order._last[ending]), -2 - ending, ending)
+        self.closing[places[ending]] = np.where(order.is_own_company(order.last[ending]), -2 - ending, ending)
         self._is_seed = np.zeros(order.n_slots, dtype=np.bool_)
         if ending.size:
             seeds = np.array([_unit(self.resultant(place)) for place in places[ending]])
@@ -310,11 +310,11 @@ class _Table:
         self._recall = self._remember()
 
     def _filter_scores(self, rows: Block, directions: Float64Array) -> tuple[FloatArray, float]:
-        kernels = self._order._kernels
+        kernels = self._order.kernels
         return kernels.filter_scores(rows, kernels.prepare(AffineRule.cosines(directions)))
 
     def _remember(self) -> Recall:
-        memory = self._order._opening.memory
+        memory = self._order.opening.memory
         if memory is None or len(memory.directions) == 0:
             nothing = np.empty((0, 2))
             return Recall(self._scores[:, :0], nothing, nothing, nothing, np.empty(0), 0.0, 0.0)
@@ -328,16 +328,16 @@ class _Table:
         exact = Exact(-1, np.empty(0), np.empty(0))
         order = self._order
         while True:
-            position, halt, track = order._kernels.walk(
+            position, halt, track = order.kernels.walk(
                 position,
                 self.numbers,
                 self._scores,
                 self._doubt,
                 self.closing,
                 self._is_seed,
-                Company(order._last, self.first),
-                order._opening.floor,
-                order._max_open,
+                Company(order.last, self.first),
+                order.opening.floor,
+                order.max_open,
                 self._recall,
                 exact,
                 self.labels,
@@ -351,17 +351,17 @@ class _Table:
         out = np.empty((1, order.n_slots))
         if order.n_slots:
             row = _slice(self._rows, position, position + 1)
-            order._kernels.exact_scores(row, order._kernels.prepare(AffineRule.cosines(order.directions)), out)
+            order.kernels.exact_scores(row, order.kernels.prepare(AffineRule.cosines(order.directions)), out)
         return out[0]
 
     def _exact_recalls(self, position: int) -> Float64Array:
-        memory = self._order._opening.memory
+        memory = self._order.opening.memory
         return np.empty(0) if memory is None else memory.scores(_unit(self.resultant(position)))
 
     def put(self, position: int, slot: int) -> None:
         """The row at `position` takes `slot`, which may be new."""
         if slot == len(self.first):
-            self.first = np.append(self.first, self._order._points.n_rows)
+            self.first = np.append(self.first, self._order.points.n_rows)
             self._is_seed = np.append(self._is_seed, False)
         self.labels[position] = slot
         self.first[slot] = min(self.first[slot], self.numbers[position])
@@ -382,7 +382,7 @@ class _Table:
     def slot_for_birth(self, position: int) -> int:
         """The slot that the row leaves empty, if it is not a track; else a new one."""
         lone = int(self.closing[position])
-        is_empty = lone >= self._order._n_tracks and self.first[lone] >= self.numbers[position]
+        is_empty = lone >= self._order.n_tracks and self.first[lone] >= self.numbers[position]
         return lone if is_empty else self._order.n_slots
 
     def leaving(self, stop: int) -> int | None:
@@ -396,7 +396,7 @@ class _Table:
 
     def is_staying(self, position: int, track: int) -> bool:
         """Whether the row was alone in `track` and revives it with the direction it has."""
-        memory = self._order._opening.memory
+        memory = self._order.opening.memory
         assert memory is not None
         direction = memory.revive(track, self.resultant(position))
         return bool(self.closing[position] == track and np.array_equal(direction, self._order.directions[track]))
@@ -404,7 +404,7 @@ class _Table:
     def resultant(self, position: int) -> Float64Array:
         """The row, in float64 and weighted, as a sum over this row alone has it (D,)."""
         row = _slice(self._rows, position, position + 1)
-        weights = self._order._points.weights
+        weights = self._order.points.weights
         weight = 1.0 if weights is None else weights[self.numbers[position]]
         if not isinstance(row, SparseBlock):
             return weight * row[0].astype(np.float64)

@@ -397,7 +397,8 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
     -----
     A sweep costs n (K + T) D multiply-adds at most; a step takes a handful. The revival of unseen clusters costs
     comparisons only: their score is a curve of one angle. Results do not depend on `n_threads`, and a model saved and
-    loaded in the middle of a stream goes on with equal bits. `labels_` equals `predict` of the rows of the step.
+    loaded in the middle of a stream goes on with equal bits. `labels_` equals `predict` of the rows of the step, but
+    for a new cluster whose rows cancel: it has an id and no direction to remember.
 
     References
     ----------
@@ -495,6 +496,7 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
 
     def record(self, step: int | None = None) -> StepRecord:
         """Births, revivals and deaths of a step (counted from 1; None: the last), as far as `history_` goes back."""
+        check_is_fitted(self)
         number = self.n_steps_ if step is None else check_integer(step, "step", self._who, low=1, high=self.n_steps_)
         events = self.history_[self.history_[:, 0] == number]
         return StepRecord(number, *(tuple(events[events[:, 1] == life, 2].tolist()) for life in Life))
@@ -515,12 +517,12 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
             n_restarts=1,
             max_steps=parameters.max_iter,
         )
-        counted = None if points is None else points.counted()
         with emitter:
-            if points is None or counted is None or counted.n_rows == 0:
+            if points is None:
                 run, state = None, tracks
                 labels = HardAssignment(int(is_present.sum()), is_bounded=False).names(tracks.ids, is_present)
             else:
+                counted = points.counted()
                 with self._passes(points) as passes:
                     run = best_run(
                         lambda _: _Frame(passes.over(counted), tracks, parameters),
@@ -556,22 +558,22 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
 
     def _present(self, X: Any, sample_weight: Any, *, is_new: bool) -> tuple[Points | None, npt.NDArray[np.bool_], int]:
         """The gate: points of the rows that are there (None: none are), which those are (n,), and D."""
-        shape = np.shape(X)
         n_features = None if is_new else self.n_features_in_
-        if len(shape) == 2 and shape[0] == 0 and shape[1] == (n_features or shape[1]):
-            return None, np.zeros(0, dtype=np.bool_), shape[1]
+        shape: tuple[int, ...] = getattr(X, "shape", ())
+        if len(shape) == 2 and shape[0] == 0 and shape[1] >= 2 and n_features in (None, shape[1]):
+            return None, np.zeros(0, dtype=np.bool_), int(shape[1])
         if not self.allow_missing:
             points = self._points(X, sample_weight, is_new=is_new)
             return points, np.ones(points.n_rows, dtype=np.bool_), points.n_features
-        self._check_names(X, is_new=is_new)
         matrix = as_matrix(X, self._who, n_features)
+        self._check_names(X, is_new=is_new)
         weights = check_sample_weight(sample_weight, matrix.shape[0], self._who)
         is_present = ~has_nan(matrix)
-        if not is_present.any():
-            return None, is_present, matrix.shape[1]
         if not is_present.all():
             matrix = matrix[is_present]
             weights = None if weights is None else weights[is_present]
+        if matrix.shape[0] == 0 or (weights is not None and not weights.any()):
+            return None, is_present, matrix.shape[1]
         return as_points(matrix, self._who, weights), is_present, matrix.shape[1]
 
     def _state(self) -> State:

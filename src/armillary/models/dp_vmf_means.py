@@ -218,7 +218,8 @@ class DPvMFMeans(ClusterMixin, UnitVectorEstimator):
     lambda_ : float
         cos(max_angle) - 1, the price of a cluster.
     n_outside_ : int
-        Rows farther than `max_angle` from every direction: 0 after a run that settled without a cap.
+        Rows (of weight above 0) farther than `max_angle` from every direction: 0 after a run that settled without a
+        cap.
     counts_, resultants_ : arrays of shape (K,) and (K, D)
         Sum of weights and weighted sum of the rows behind each direction.
     n_iter_ : int
@@ -401,8 +402,8 @@ def _best_labels(passes: Passes, state: State, parameters: Parameters) -> tuple[
     """Arg max labels, their statistics, and how many rows lie outside every cluster."""
     assignment = HardAssignment(passes.points.n_rows, is_bounded=False)
     _, statistics = assignment.sweep(passes, score_rule(state, parameters.opening.floor))
-    n_outside = int(np.count_nonzero(assignment.labels < 0))
-    if n_outside:
+    n_outside, is_complete = assignment.n_refused(passes.points)
+    if not is_complete:
         _, statistics = assignment.sweep(passes, score_rule(state))
     return assignment.labels, statistics, n_outside
 
