@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from armillary.models.ddp_vmf_means import DDPvMFMeans
     from armillary.models.dp_vmf_means import DPvMFMeans
     from armillary.models.spherical_kmeans import SphericalKMeans
+    from armillary.models.vmf_mixture import VonMisesFisherMixture
     from armillary.persistence.archive import load, save
 
 __version__ = "0.1.0"
@@ -21,6 +22,7 @@ _HOMES = {
     "DDPvMFMeans": "armillary.models.ddp_vmf_means",
     "DPvMFMeans": "armillary.models.dp_vmf_means",
     "SphericalKMeans": "armillary.models.spherical_kmeans",
+    "VonMisesFisherMixture": "armillary.models.vmf_mixture",
     "load": "armillary.persistence.archive",
     "save": "armillary.persistence.archive",
     "select_max_angle": "armillary.models.angle_selection",
@@ -32,6 +34,7 @@ __all__ = [
     "DDPvMFMeans",
     "DPvMFMeans",
     "SphericalKMeans",
+    "VonMisesFisherMixture",
     "__version__",
     "load",
     "save",

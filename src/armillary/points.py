@@ -42,6 +42,13 @@ class SparseBlock(NamedTuple):
 Block: TypeAlias = FloatArray | SparseBlock
 
 
+def cut(rows: Block, start: int, stop: int) -> Block:
+    """Some consecutive rows of a block."""
+    if isinstance(rows, SparseBlock):
+        return rows._replace(indptr=rows.indptr[start : stop + 1])
+    return rows[start:stop]
+
+
 def lane_plan(n_rows: int, n_features: int) -> list[tuple[int, int]]:
     """Row ranges that depend on the shape of the data alone, never on threads."""
     shortest = max(_LANE_ROWS, _LANE_VALUES // n_features)

@@ -3,15 +3,54 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array, FloatArray
+from armillary.exceptions import ParameterError
 from armillary.fitting.passes import Passes
 from armillary.geometry.sphere import angle
 from armillary.kernels.contract import AffineRule
 from armillary.points import Points
+from armillary.validation import check_choice, unit_rows
+
+
+def check_init(
+    init: Any, shape: tuple[int, int], count_name: str, who: str, choices: tuple[str, ...]
+) -> str | Float64Array:
+    """The parameter `init`: one of the words `choices`, or directions of this shape, made unit."""
+    if isinstance(init, str):
+        return check_choice(init, "init", who, choices, hint="Or give directions, shape (K, D).")
+    # twice: rows that are unit to float32 are left as they are, and directions must be unit to float64
+    directions = unit_rows(unit_rows(init, who, what="`init`").astype(np.float64), who, what="`init`")
+    if directions.shape != shape:
+        raise ParameterError(
+            f"`init` of {who} must have shape ({count_name}, n_features) = {shape}; "
+            f"got {directions.shape}. Give one direction per {'cluster' if 'cluster' in count_name else 'component'}."
+        )
+    return directions if isinstance(directions, np.ndarray) else directions.toarray()
+
+
+def starting_directions(
+    passes: Passes, init: str | Float64Array, n_clusters: int, generator: np.random.Generator
+) -> Float64Array:
+    """First directions (K, D), as `init` asks for them."""
+    if not isinstance(init, str):
+        return init
+    if init == "random":
+        return random_rows(passes.points, n_clusters, generator)
+    if init == "random_labels":
+        return means_of_random_groups(passes, n_clusters, generator)
+    return plus_plus(passes, n_clusters, generator)
+
+
+def means_of_random_groups(passes: Passes, n_clusters: int, generator: np.random.Generator) -> Float64Array:
+    """Directions (K, D) of the sums of rows labelled at random; of a random row where a group is empty or cancels."""
+    labels = generator.integers(n_clusters, size=passes.points.n_rows, dtype=np.int32)
+    spare = random_rows(passes.points, n_clusters, generator)
+    return passes.sums(labels, n_clusters).directions(otherwise=spare)
 
 
 def random_rows(points: Points, n_clusters: int, generator: np.random.Generator) -> Float64Array:

@@ -42,6 +42,7 @@ class Run(Generic[S]):
 def run_chain(chain: Chain[S], *, max_steps: int, stopping: Stopping, emitter: Emitter, restart: int) -> Run[S]:
     """Step until nothing changes, the gain is small, or the steps are used up."""
     objective = -math.inf
+    n_met = 0
     for step in range(1, max_steps + 1):
         before = objective
         objective, is_still = chain.step()
@@ -53,7 +54,8 @@ def run_chain(chain: Chain[S], *, max_steps: int, stopping: Stopping, emitter: E
             objective=objective,
             change=gain if math.isfinite(gain) else None,
         )
-        if is_still or stopping.is_met(gain):
+        n_met = n_met + 1 if stopping.is_met(gain) else 0
+        if is_still or n_met >= stopping.patience:
             return Run(chain, objective, step, True)
     return Run(chain, objective, max_steps, False)
 

@@ -31,7 +31,7 @@ from armillary._typing import Float64Array, FloatArray
 from armillary.fitting.assignment import HardAssignment
 from armillary.fitting.passes import Passes
 from armillary.kernels.contract import AffineRule, Company, Exact, Halt, Recall
-from armillary.points import Block, SparseBlock
+from armillary.points import Block, SparseBlock, cut
 from armillary.statistics.directional import DirectionalStatistics
 from armillary.validation import UNIT_TOLERANCE
 
@@ -350,7 +350,7 @@ class _Table:
         order = self._order
         out = np.empty((1, order.n_slots))
         if order.n_slots:
-            row = _slice(self._rows, position, position + 1)
+            row = cut(self._rows, position, position + 1)
             order.kernels.exact_scores(row, order.kernels.prepare(AffineRule.cosines(order.directions)), out)
         return out[0]
 
@@ -373,7 +373,7 @@ class _Table:
             spare = np.empty((len(self.numbers), max(_SPARE_COLUMNS, n_columns)), self._scores.dtype)
             self._scores = np.concatenate([self._scores, spare], axis=1)
         if position < len(self.numbers):
-            rows = _slice(self._rows, position, len(self.numbers))
+            rows = cut(self._rows, position, len(self.numbers))
             column, self._doubt = self._filter_scores(rows, self._order.directions[slot : slot + 1])
             self._scores[position:, slot] = column[:, 0]
 
@@ -403,7 +403,7 @@ class _Table:
 
     def resultant(self, position: int) -> Float64Array:
         """The row, in float64 and weighted, as a sum over this row alone has it (D,)."""
-        row = _slice(self._rows, position, position + 1)
+        row = cut(self._rows, position, position + 1)
         weights = self._order.points.weights
         weight = 1.0 if weights is None else weights[self.numbers[position]]
         if not isinstance(row, SparseBlock):
@@ -412,12 +412,6 @@ class _Table:
         inside = slice(row.indptr[0], row.indptr[1])
         np.add.at(dense, row.indices[inside], weight * row.data[inside].astype(np.float64))
         return dense
-
-
-def _slice(rows: Block, start: int, stop: int) -> Block:
-    if isinstance(rows, SparseBlock):
-        return rows._replace(indptr=rows.indptr[start : stop + 1])
-    return rows[start:stop]
 
 
 def _unit(resultant: Float64Array) -> Float64Array:

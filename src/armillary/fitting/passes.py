@@ -17,7 +17,7 @@ import numpy.typing as npt
 from armillary._typing import Float64Array, FloatArray
 from armillary.fitting.workers import Workers
 from armillary.kernels.contract import AffineRule, AngleBounds, Kernels
-from armillary.points import Block, Points, even_ranges
+from armillary.points import Block, Points, cut, even_ranges
 from armillary.statistics.directional import DirectionalStatistics
 
 Labels = npt.NDArray[np.int32]
@@ -90,27 +90,33 @@ class Passes:
         n_clusters = len(rule.vectors)
         prepared = self.kernels.prepare(rule)
         all_clusters = np.ones(n_clusters, dtype=np.bool_)
+        # a device may label and sum from one reading of the rows
+        assign_and_add = getattr(self.kernels, "assign_and_add", None) if bounds is None else None
         n_changed = 0
         changed = np.zeros(n_clusters, dtype=np.int64)
 
-        def task(lane: int) -> tuple[Moves, DirectionalStatistics | None]:
+        def task(lane: int) -> tuple[int, npt.NDArray[np.int64], DirectionalStatistics | None]:
             n_moved = 0
             moved = np.zeros(n_clusters, dtype=np.int64)
             partial = None if into is None else DirectionalStatistics.zero(*rule.vectors.shape)
             for rows, part in self._blocks_of(*lanes[lane]):
+                if partial is not None and assign_and_add is not None:
+                    sums = partial.counts, partial.resultants
+                    n_moved += assign_and_add(rows, prepared, self._weights(part), labels[part], moved, *sums)
+                    continue
                 if bounds is None:
                     n_moved += self.kernels.assign_best(rows, prepared, labels[part], moved)
                 else:
                     n_moved += self.kernels.assign_bounded(rows, prepared, labels[part], moved, bounds(part))
                 if partial is not None:
                     self._add(rows, part, labels, all_clusters, partial)
-            return Moves(n_moved, moved), partial
+            return n_moved, moved, partial
 
-        def fold(result: tuple[Moves, DirectionalStatistics | None]) -> None:
+        def fold(result: tuple[int, npt.NDArray[np.int64], DirectionalStatistics | None]) -> None:
             nonlocal n_changed
-            moves, partial = result
-            n_changed += moves.n_changed
-            np.add(changed, moves.changed, out=changed)
+            n_moved, moved, partial = result
+            n_changed += n_moved
+            np.add(changed, moved, out=changed)
             if into is not None and partial is not None:
                 _add_into(into, partial)
 
@@ -201,6 +207,26 @@ class Passes:
         self.each_block(task)
         return table, log_evidence
 
+    def evidence(self, rule: AffineRule) -> float:
+        """The weighted sum over rows of log sum exp score."""
+        log_evidence = self.log_evidence(rule)
+        weights = self.points.weights
+        return float(log_evidence.sum() if weights is None else weights @ log_evidence)
+
+    def log_evidence(self, rule: AffineRule) -> Float64Array:
+        """log sum exp of the scores of each row (n,), without a table of all rows."""
+        prepared = self.kernels.prepare(rule)
+        evidence = np.empty(self.points.n_rows)
+
+        def task(rows: Block, part: slice) -> None:
+            for start, stop in even_ranges(part.stop - part.start, -(-(part.stop - part.start) // _BLOCK_ROWS)):
+                table = np.empty((stop - start, len(rule.vectors)))
+                inside = slice(part.start + start, part.start + stop)
+                self.kernels.responsibilities(cut(rows, start, stop), prepared, table, evidence[inside])
+
+        self.each_block(task)
+        return evidence
+
     # ---------------------------------------------------------------------------------------------- scores
 
     def scores(self, rule: AffineRule) -> FloatArray:
@@ -248,9 +274,10 @@ class Passes:
         return self._blocks_of(*self.points.lanes[lane])
 
     def _blocks_of(self, first: int, last: int) -> Iterator[tuple[Block, slice]]:
-        is_whole = self.points.is_sparse or self.points.n_features <= _NARROW
-        n_blocks = 1 if is_whole else -(-(last - first) // _BLOCK_ROWS)
-        for start, stop in even_ranges(last - first, n_blocks):
+        if self.points.is_sparse or self.points.n_features <= _NARROW:
+            yield self.points.block(first, last), slice(first, last)
+            return
+        for start, stop in even_ranges(last - first, -(-(last - first) // _BLOCK_ROWS)):
             part = slice(first + start, first + stop)
             yield self.points.block(part.start, part.stop), part
 

@@ -16,6 +16,26 @@ class Stopping(Protocol):
     def is_met(self, gain: float) -> bool:
         """Whether the fit has settled."""
 
+    @property
+    def patience(self) -> int:
+        """How many steps in a row must meet the rule."""
+
+
+@dataclass(frozen=True)
+class AbsoluteGain:
+    """Stop when the objective gains at most `tol` in a step: the rule of Gopal and Yang 2014."""
+
+    tol: float
+    patience: int = 1
+
+    def gain(self, before: float, now: float) -> float:
+        """The gain; infinite at the first step."""
+        return now - before if math.isfinite(before) else math.inf
+
+    def is_met(self, gain: float) -> bool:
+        """Whether the fit has settled."""
+        return gain <= self.tol
+
 
 @dataclass(frozen=True)
 class GainPerRow:
@@ -23,6 +43,7 @@ class GainPerRow:
 
     tol: float
     total_weight: float
+    patience: int = 1
 
     def gain(self, before: float, now: float) -> float:
         """The gain for each row; infinite at the first step."""
@@ -41,6 +62,7 @@ class RelativeGain:
     """
 
     tol: float
+    patience: int = 1
 
     def gain(self, before: float, now: float) -> float:
         """The gain as a fraction of the objective; infinite at the first step."""

@@ -17,7 +17,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 from sklearn.exceptions import ConvergenceWarning
 
 from armillary._typing import ArrayLike, Float64Array, FloatArray, IntArray, RandomState
-from armillary.exceptions import InputError, ParameterError
+from armillary.exceptions import InputError
 from armillary.fitting import initialization
 from armillary.fitting.assignment import HardAssignment
 from armillary.fitting.events import Emitter
@@ -29,7 +29,7 @@ from armillary.models._estimator import UnitVectorEstimator
 from armillary.points import Points
 from armillary.random import Stream
 from armillary.statistics.directional import DirectionalStatistics
-from armillary.validation import check_choice, check_integer, check_number, unit_rows
+from armillary.validation import check_choice, check_integer, check_number
 
 # Bounds pay where a score costs much more than two angles per row: measured in benchmarks/algorithms.py.
 _WIDE_ENOUGH = 17
@@ -66,7 +66,8 @@ class Parameters:
                 f"`n_clusters` of {who} must not exceed the number of rows; got n_clusters={n_clusters} and "
                 f"n_samples={points.n_rows}. Lower n_clusters or give more rows."
             )
-        init = _check_init(model.init, n_clusters, points.n_features, who)
+        shape = (n_clusters, points.n_features)
+        init = initialization.check_init(model.init, shape, "n_clusters", who, ("k-means++", "random"))
         n_init = 10 if isinstance(init, str) and init == "random" else 1
         if not (isinstance(model.n_init, str) and model.n_init == "auto"):
             hint = "'auto' takes 1 for k-means++ or given directions, 10 for random rows."
@@ -88,28 +89,10 @@ class Parameters:
         )
 
 
-def _check_init(init: Any, n_clusters: int, n_features: int, who: str) -> str | Float64Array:
-    if isinstance(init, str):
-        return check_choice(init, "init", who, ("k-means++", "random"), hint="Or give directions, shape (K, D).")
-    # twice: rows that are unit to float32 are left as they are, and directions must be unit to float64
-    directions = unit_rows(unit_rows(init, who, what="`init`").astype(np.float64), who, what="`init`")
-    if directions.shape != (n_clusters, n_features):
-        raise ParameterError(
-            f"`init` of {who} must have shape (n_clusters, n_features) = ({n_clusters}, {n_features}); "
-            f"got {directions.shape}. Give one direction per cluster."
-        )
-    return directions if isinstance(directions, np.ndarray) else directions.toarray()
-
-
 def initial_state(passes: Passes, parameters: Parameters, stream: Stream, restart: int) -> State:
     """Directions before the first sweep."""
-    generator = stream.generator("start", restart)
-    if not isinstance(parameters.init, str):
-        directions = parameters.init
-    elif parameters.init == "random":
-        directions = initialization.random_rows(passes.points, parameters.n_clusters, generator)
-    else:
-        directions = initialization.plus_plus(passes, parameters.n_clusters, generator)
+    draws = stream.generator("start", restart)
+    directions = initialization.starting_directions(passes, parameters.init, parameters.n_clusters, draws)
     return State(directions, DirectionalStatistics.zero(*directions.shape))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -50,14 +51,26 @@ class PreparedRule:
         """Twice the error bound of a float32 score: `n_terms` products in any order, then the offset."""
         return np.float32(self.margin_constant + n_terms * self.margin_per_term)
 
-    def margin_from_offset(self, n_terms: int) -> np.float32:
-        """The same where products are added to the offset: each addition then rounds at its size too."""
-        return np.float32(self.margin(n_terms) + 2.0 * _HALF_ULP * n_terms * self.farthest)
-
     @cached_property
     def vectors32(self) -> npt.NDArray[np.float32]:
-        """(K, D), for narrow rows."""
+        """(K, D)."""
         return self.vectors.astype(np.float32)
+
+    @cached_property
+    def narrow(self) -> tuple[Any, ...]:
+        """What the loops over narrow rows want of a rule.
+
+        First float32 vectors and offsets (K, D + 1); hopeless ones fill up the last that are scored together.
+        """
+        n_clusters, n_features = self.vectors.shape
+        together = dense.clusters_together(n_features)
+        padded = np.zeros((-(-n_clusters // together) * together, n_features + 1), np.float32)
+        padded[:n_clusters, :-1] = self.vectors
+        padded[:n_clusters, -1] = self.offsets
+        padded[n_clusters:, -1] = -np.inf
+        # products are added to the offset: each addition rounds at its size too
+        margin = np.float32(self.margin(n_features) + 2.0 * _HALF_ULP * n_features * self.farthest)
+        return padded, margin, self.vectors, self.offsets, self.floor, self.bar(margin), self.is_rival
 
     @cached_property
     def matrix32(self) -> npt.NDArray[np.float32]:
@@ -125,24 +138,44 @@ def own_scores(rows: Block, rule: PreparedRule, labels: npt.NDArray[np.int32], o
 
 def assign_best(rows: Block, rule: PreparedRule, labels: npt.NDArray[np.int32], changed: npt.NDArray[np.int64]) -> int:
     """Write the arg max over `labels`; return how many rows changed."""
-    if not isinstance(rows, SparseBlock) and rows.shape[1] <= SMALL_DIMENSION:
-        margin = rule.margin_from_offset(rows.shape[1])
-        return int(
-            dense.small(rows.shape[1]).assign_best(
-                rows,
-                rule.vectors32,
-                rule.offsets32,
-                margin,
-                rule.vectors,
-                rule.offsets,
-                rule.floor,
-                rule.bar(margin),
-                rule.is_rival,
-                labels,
-                changed,
-            )
-        )
+    if _is_narrow(rows):
+        return _assign_narrow(rows, rule, labels, changed, None, None, None)
     return _assign_listed(rows, rule, None, labels, changed, None)
+
+
+def assign_and_add(
+    rows: Block,
+    rule: PreparedRule,
+    weights: Float64Array | None,
+    labels: npt.NDArray[np.int32],
+    changed: npt.NDArray[np.int64],
+    counts: Float64Array,
+    resultants: Float64Array,
+) -> int:
+    """`assign_best`, then `add_rows` of every cluster, with the same bits; narrow rows are read once."""
+    if _is_narrow(rows):
+        return _assign_narrow(rows, rule, labels, changed, weights, counts, resultants)
+    n_changed = _assign_listed(rows, rule, None, labels, changed, None)
+    add_rows(rows, weights, labels, np.ones(len(counts), np.bool_), counts, resultants)
+    return n_changed
+
+
+def _is_narrow(rows: Block) -> TypeGuard[FloatArray]:
+    return not isinstance(rows, SparseBlock) and rows.shape[1] <= SMALL_DIMENSION
+
+
+def _assign_narrow(
+    rows: FloatArray,
+    rule: PreparedRule,
+    labels: npt.NDArray[np.int32],
+    changed: npt.NDArray[np.int64],
+    weights: Float64Array | None,
+    counts: Float64Array | None,
+    resultants: Float64Array | None,
+) -> int:
+    """Labels and, unless `counts` is None, sums."""
+    assign = dense.small(rows.shape[1]).assign_best
+    return assign(rows, *rule.narrow, labels, changed, weights, counts, resultants)
 
 
 def assign_bounded(

@@ -1,0 +1,66 @@
+"""The baselines of section 7.2, each a few lines: ids for the rows of every frame of a stream.
+
+batch         DP-vMF-means on each frame by itself: labels mean nothing beyond their frame
+sequential    DP-vMF-means started from the clusters of the frame before; those that lose all rows are forgotten
+ddp           DDP-vMF-means: clusters drift, vanish and return under their ids
+k-means       spherical k-means on each frame by itself, with a number of clusters that must be known
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from armillary import DDPvMFMeans, DPvMFMeans, SphericalKMeans
+
+Frames = Iterable[np.ndarray]  # each (n, 3)
+Ids = list[np.ndarray]  # each (n,) int
+
+
+def batch(frames: Frames, max_angle: float) -> Ids:
+    """Each frame by itself."""
+    return [DPvMFMeans(max_angle).fit_predict(frame) for frame in frames]
+
+
+def spherical_kmeans(frames: Frames, n_clusters: int) -> Ids:
+    """Each frame by itself, into as many clusters as asked for."""
+    return [SphericalKMeans(n_clusters, random_state=0).fit_predict(frame) for frame in frames]
+
+
+def ddp(frames: Frames, max_angle: float, *, rotations: Sequence[np.ndarray | None] | None = None, **settings: Any) -> Ids:
+    """The stream; `rotations[t]` (3, 3) turned the sensor's view since the frame before, where that is known."""
+    model = DDPvMFMeans(max_angle, **settings)
+    turns = repeat(None) if rotations is None else rotations
+    return [model.partial_fit_predict(frame, rotation=turn) for frame, turn in zip(frames, turns, strict=False)]
+
+
+def sequential(frames: Frames, max_angle: float) -> Ids:
+    """Each frame starts from the clusters of the one before.
+
+    `DPvMFMeans` renumbers what is left when clusters are dropped. So a cluster gets the id of the earlier one with
+    which it shares most rows, one to one, and a new id if it shares none.
+    """
+    model = DPvMFMeans(max_angle, warm_start=True)
+    names = np.empty(0, np.int64)
+    n_used = 0
+    ids: Ids = []
+    for frame in frames:
+        before = model.predict(frame) if len(names) else np.empty(0, np.int64)
+        labels = model.fit_predict(frame)
+        fresh = np.full(model.n_clusters_, -1)
+        if len(names):
+            shared = np.zeros((len(names), model.n_clusters_), np.int64)
+            np.add.at(shared, (before, labels), 1)
+            old, new = linear_sum_assignment(shared, maximize=True)
+            is_shared = shared[old, new] > 0
+            fresh[new[is_shared]] = names[old[is_shared]]
+        is_born = fresh < 0
+        fresh[is_born] = n_used + np.arange(is_born.sum())
+        n_used += int(is_born.sum())
+        names = fresh
+        ids.append(names[labels])
+    return ids

@@ -1,0 +1,212 @@
+"""What Straub et al. (2015), Small-variance nonparametric clustering on the hypersphere, claim, and what we measure.
+
+    python papers/straub2015_small_variance/run.py            all, a few minutes: results.json, claims.md, pictures
+    python papers/straub2015_small_variance/run.py --quick    the same at a small size, under a minute, elsewhere
+
+Recorded normals are read where ARMILLARY_SHARED_DATA names the data folder; without it those parts are skipped, which
+the results say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+import time
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import claims
+import numpy as np
+import pictures
+import scenes
+import streams
+import synthetic
+from rich.console import Console
+from rich.progress import track as rich_track
+from rich.table import Table
+from sklearn.exceptions import ConvergenceWarning
+
+import armillary
+
+HERE = Path(__file__).parent
+CONSOLE = Console()
+SHOWN = ("batch", "sequential", "ddp", "ddp, known rotation")
+NO_DATA = "ARMILLARY_SHARED_DATA does not name a data folder"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is computed."""
+
+    main_rows: int
+    main_runs: int
+    sweep_rows: int
+    sweep_runs: int
+    degrees: tuple[float, ...]
+    numbers: tuple[int, ...]  # of clusters, for k-means
+    every: int  # of so many frames, one
+    n_scenes: int | None
+
+
+_FINE = (16.0, 18.0, 20.0, 22.0)
+SIZES = {
+    "full": Size(
+        main_rows=30_000,
+        main_runs=50,
+        sweep_rows=3000,
+        sweep_runs=50,
+        degrees=(5.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 17.0, 18.0, 19.0, 20.0, 21.0, 22.0, 24.0, 26.0, 28.0, 30.0,
+                 35.0, 40.0, 45.0),
+        numbers=(10, 15, 20, 25, 28, 30, 32, 35, 40, 50, 60, 80, 120, 200),
+        every=1,
+        n_scenes=None,
+    ),
+    "quick": Size(
+        main_rows=30_000,
+        main_runs=5,
+        sweep_rows=3000,
+        sweep_runs=5,
+        degrees=(8.0, 12.0, 16.0, 18.0, 20.0, 22.0, 26.0, 35.0, 45.0),
+        numbers=(15, 25, 30, 40, 60, 100),
+        every=3,
+        n_scenes=60,
+    ),
+    "toy": Size(
+        main_rows=900,
+        main_runs=2,
+        sweep_rows=600,
+        sweep_runs=2,
+        degrees=(15.0, 20.0, 30.0),
+        numbers=(20, 30),
+        every=12,
+        n_scenes=3,
+    ),
+}  # fmt: skip
+
+
+def track(items: Iterable[Any], word: str) -> Iterable[Any]:
+    """A progress bar."""
+    return rich_track(list(items), description=word, console=CONSOLE, transient=True)
+
+
+def shared_data() -> Path | None:
+    """The folder with recorded data, where there is one."""
+    named = os.environ.get("ARMILLARY_SHARED_DATA")
+    return Path(named) if named and Path(named).is_dir() else None
+
+
+def run_synthetic(size: Size, output: Path) -> dict[str, Any]:
+    """Thirty clusters: the table at the main angles, the curves at all."""
+    thirty = (synthetic.N_CLUSTERS,)
+    main = synthetic.sweep(size.main_rows, size.main_runs, _FINE, thirty, first_seed=1000, track=track)
+    curves = synthetic.sweep(size.sweep_rows, size.sweep_runs, size.degrees, size.numbers, first_seed=2000, track=track)
+    pictures.save(pictures.figure_3(curves, synthetic.N_CLUSTERS), output / "figure3.png")
+    pictures.save(pictures.angles(curves, synthetic.N_CLUSTERS), output / "angles.png")
+    return {"main": main, "expected": synthetic.beside_expected(main), "curves": curves}
+
+
+def run_streams(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
+    """Ids over the frames, for each stream, angle and method."""
+    n_rows = 4096
+    made = [streams.turning_room(n_rows, 0.0, size.every), streams.turning_room(n_rows, 0.02, size.every)]
+    results: dict[str, Any] = {}
+    if folder is None:
+        results |= {"corridor": {"skipped": NO_DATA}, "tum": {"skipped": NO_DATA}}
+    else:
+        made += [streams.corridor(folder, size.every), streams.tum(folder, size.every)]
+    for stream in made:
+        by_angle: dict[str, Any] = {}
+        for degrees in (streams.PAPER_ANGLE, streams.NARROW_ANGLE):
+            runs = {}
+            word = f"{stream.name}, {degrees:g} degrees"
+            for name, call in track(streams.runs_of(stream, degrees).items(), word):
+                ids = call()
+                runs[name] = ids, streams.stability(stream, ids)
+            by_angle[f"{degrees:g}"] = {name: numbers for name, (_, numbers) in runs.items()}
+            if stream.name != "noisy room":
+                figure = pictures.figure_6(stream, {name: runs[name] for name in SHOWN}, degrees)
+                pictures.save(figure, output / f"figure6_{stream.name}_{degrees:g}.png")
+        results[stream.name] = {
+            "n_frames": len(stream.frames),
+            "n_rows": stream.frames.shape[1],
+            "n_planes": int(stream.planes.max()) + 1,
+            "drift_concentration": stream.drift,
+            "by_angle": by_angle,
+        }
+    return results
+
+
+def run_scenes(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
+    """All scenes of NYU v2 that there are."""
+    if folder is None:
+        return {"skipped": NO_DATA}
+    degrees = (50.0, 60.0, 70.0, 80.0, 90.0, 100.0, 110.0, 120.0)
+    result = scenes.measure(scenes.load(folder, size.n_scenes), degrees, range(2, 11), track=track)
+    pictures.save(pictures.figure_4(result, f"{streams.PAPER_ANGLE:g}"), output / "figure4.png")
+    return result
+
+
+def show(results: dict[str, Any]) -> None:
+    """The claims and where they stand."""
+    table = Table("claim", "measured", "status", title="Straub et al. 2015", show_lines=True)
+    for line in claims.lines(results):
+        table.add_row(line.claim, line.measured, line.status)
+    CONSOLE.print(table)
+
+
+def clean(value: Any) -> Any:
+    """Ready for JSON: numbers with six digits, None for what is not a number."""
+    if isinstance(value, dict):
+        return {key: clean(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(item) for item in value]
+    if isinstance(value, float):
+        return None if np.isnan(value) else float(f"{value:.6g}")
+    return value
+
+
+def main() -> None:
+    """Compute, draw, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_const", const="quick", dest="size", default="full")
+    parser.add_argument("--toy", action="store_const", const="toy", dest="size", help="a few seconds, for the tests")
+    parser.add_argument("--output", type=Path, help="a folder; by default this one for all, a temporary one for --quick")
+    arguments = parser.parse_args()
+    size = SIZES[arguments.size]
+    temporary = Path(tempfile.gettempdir()) / "armillary-papers" / HERE.name
+    output: Path = arguments.output or (HERE if arguments.size == "full" else temporary)
+    output.mkdir(parents=True, exist_ok=True)
+    folder = shared_data()
+    if folder is None:
+        CONSOLE.print(f"Recorded streams and NYU v2 are skipped: {NO_DATA}.")
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        # a reference clustering that creeps on after 300 sweeps is good enough
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        parts = {
+            "synthetic": run_synthetic(size, output),
+            "streams": run_streams(size, output, folder),
+            "scenes": run_scenes(size, output, folder),
+        }
+    about = {
+        "size": arguments.size,
+        "seconds": round(time.perf_counter() - start, 1),
+        "python": platform.python_version(),
+        "armillary": armillary.__version__,
+        "numpy": np.__version__,
+    }
+    results = clean({"about": about, **parts})
+    (output / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    (output / "claims.md").write_text(claims.page(results))
+    show(results)
+    CONSOLE.print(f"{about['seconds']} seconds; results, claims and pictures are in {output}")
+
+
+if __name__ == "__main__":
+    main()
