@@ -31,7 +31,9 @@ def spherical_kmeans(frames: Frames, n_clusters: int) -> Ids:
     return [SphericalKMeans(n_clusters, random_state=0).fit_predict(frame) for frame in frames]
 
 
-def ddp(frames: Frames, max_angle: float, *, rotations: Sequence[np.ndarray | None] | None = None, **settings: Any) -> Ids:
+def ddp(
+    frames: Frames, max_angle: float, *, rotations: Sequence[np.ndarray | None] | None = None, **settings: Any
+) -> Ids:
     """The stream; `rotations[t]` (3, 3) turned the sensor's view since the frame before, where that is known."""
     model = DDPvMFMeans(max_angle, **settings)
     turns = repeat(None) if rotations is None else rotations

@@ -46,7 +46,9 @@ def figure_3(result: dict[str, Any], n_true: int) -> Figure:
         ax.set(xlabel="clusters", ylabel=word, xscale="log")
         _log_ticks(ax.xaxis)
     middle.legend(loc="lower center", frameon=False, fontsize=8)
-    title = f"30 clusters on the sphere: {result['n_rows']:,} rows, {result['n_runs']} runs, mean and standard deviation"
+    title = (
+        f"30 clusters on the sphere: {result['n_rows']:,} rows, {result['n_runs']} runs, mean and standard deviation"
+    )
     return _finished(figure, title)
 
 
@@ -79,7 +81,9 @@ def figure_4(result: dict[str, Any], paper_angle: str) -> Figure:
     left, right = figure.subplots(1, 2)
     by_angle, by_number = result["by_angle"], result["by_number"]
     best = max(by_angle, key=lambda angle: by_angle[angle]["silhouette"])
-    shown = {angle: color for angle, color in (("60", "#6fd6a6"), (best, BLUE), (paper_angle, ORANGE)) if angle in by_angle}
+    shown = {
+        angle: color for angle, color in (("60", "#6fd6a6"), (best, BLUE), (paper_angle, ORANGE)) if angle in by_angle
+    }
     width = 0.8 / len(shown)
     for place, (angle, color) in enumerate(shown.items()):
         counts = np.array(by_angle[angle]["n_clusters"])
@@ -87,12 +91,12 @@ def figure_4(result: dict[str, Any], paper_angle: str) -> Figure:
         words = {paper_angle: " (the paper's)", best: " (best silhouette)"}
         left.bar(offsets, counts, width, color=color, label=f"{angle} degrees{words.get(angle, '')}")
     left.set(xlabel="clusters found in a scene", ylabel="scenes", xlim=(0.3, None))
-    left.xaxis.get_major_locator().set_params(integer=True)
+    left.set_xticks(range(1, 1 + max(len(by_angle[angle]["n_clusters"]) for angle in shown) - 1))
     left.legend(frameon=False)
     degrees = [float(angle) for angle in by_angle]
     right.plot(degrees, [line["silhouette"] for line in by_angle.values()], color=BLUE, marker="o", markersize=4)
     right.set(xlabel="max_angle of DP-vMF-means, degrees", ylabel="mean silhouette by cosine")
-    right.xaxis.label.set_color(BLUE)
+    right.xaxis.label.set_color(BLUE)  # each axis in the colour of its curve
     top = right.twiny()
     values = [line["silhouette"] for line in by_number.values()]
     top.plot([int(number) for number in by_number], values, color=ORANGE, marker="s", markersize=4, linestyle="--")
@@ -104,9 +108,8 @@ def figure_4(result: dict[str, Any], paper_angle: str) -> Figure:
 def figure_6(stream: Stream, runs: dict[str, tuple[list[np.ndarray], dict[str, float]]], degrees: float) -> Figure:
     """Shares of the ids over the frames, one method below the other; key frames above each where pixels are known."""
     has_images = stream.pixels is not None
-    heights = [height for _ in runs for height in ((1.0, 1.5) if has_images else (1.0,))]
-    figure = Figure(figsize=(11.0, (1.35 if has_images else 1.75) * sum(heights) / (2.5 if has_images else 1.0) * 2.0
-                             if has_images else 1.9 * len(runs)), layout="constrained")
+    heights = [height for _ in runs for height in ((1.0, 1.4) if has_images else (1.6,))]
+    figure = Figure(figsize=(11.0, 1.2 * sum(heights) + 0.4), layout="constrained")
     grid = figure.add_gridspec(len(heights), 1, height_ratios=heights)
     row = 0
     for number, (name, (ids, numbers)) in enumerate(runs.items()):
@@ -115,7 +118,9 @@ def figure_6(stream: Stream, runs: dict[str, tuple[list[np.ndarray], dict[str, f
             row += 1
         ax = plot_id_shares(ids, ax=figure.add_subplot(grid[row]))
         row += 1
-        kept = "" if np.isnan(numbers["returns_kept"]) else f", {numbers['returns_kept']:.0%} of returns under the old id"
+        kept = (
+            "" if np.isnan(numbers["returns_kept"]) else f", {numbers['returns_kept']:.0%} of returns under the old id"
+        )
         words = f"{numbers['n_ids']} ids in all, agreement with the planes {numbers['agreement']:.2f}{kept}"
         ax.set_title(f"{name}: {words}", loc="left", fontsize=10, color=INK)
         ax.set_ylabel("normals", color=INK)
@@ -158,6 +163,7 @@ def _log_ticks(axis: Any) -> None:
 
 def _plain(ax: Axes, *, keep_top: bool = False) -> None:
     ax.tick_params(colors=INK)
+    ax.yaxis.label.set_color(INK)
     ax.spines["right"].set_visible(False)
     ax.spines["top"].set_visible(keep_top)
     ax.grid(color="#e6e9ef", linewidth=0.6)

@@ -32,9 +32,7 @@ def silhouette(rows: np.ndarray, labels: np.ndarray) -> float:
     return cosine_silhouette_score(rows, labels) if len(np.unique(labels)) > 1 else 0.0
 
 
-def measure(
-    scenes: np.ndarray, degrees: Iterable[float], numbers: Iterable[int], *, track: Track
-) -> dict[str, Any]:
+def measure(scenes: np.ndarray, degrees: Iterable[float], numbers: Iterable[int], *, track: Track) -> dict[str, Any]:
     """Clusters of each scene and mean silhouette at each angle; mean silhouette of k-means with each number."""
     by_angle: dict[str, dict[str, Any]] = {}
     for angle in track(list(degrees), f"{len(scenes)} scenes, angles"):

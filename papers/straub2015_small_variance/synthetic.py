@@ -25,14 +25,13 @@ LEAST_ANGLE = math.radians(18.0)
 MEASURES = ("n_clusters", "nmi", "silhouette")
 KMEANS_STARTS = {"k-means, random rows": "random", "k-means, k-means++": "k-means++"}
 
-# mean and standard deviation over 50 runs, N = 30,000
+# Mean and standard deviation over 50 runs, N = 30,000. Not here: plain k-means++ (0.976 ± 0.010), for ours is greedy.
 EXPECTED: dict[str, dict[str, tuple[float, float]]] = {
     "16": {"n_clusters": (37.4, 1.9), "nmi": (0.975, 0.006), "silhouette": (0.804, 0.030)},
     "18": {"n_clusters": (31.9, 1.1), "nmi": (0.993, 0.004), "silhouette": (0.889, 0.017)},
     "20": {"n_clusters": (30.2, 0.6), "nmi": (0.997, 0.004), "silhouette": (0.914, 0.015)},
     "22": {"n_clusters": (29.6, 0.6), "nmi": (0.995, 0.006), "silhouette": (0.910, 0.016)},
     "k-means, random rows": {"nmi": (0.942, 0.016), "silhouette": (0.762, 0.042)},
-    "k-means, k-means++": {"nmi": (0.976, 0.010), "silhouette": (0.851, 0.033)},
 }
 EXPECTED_RUNS = 50
 # The table has three digits, K one: its means are off by up to half a unit of the last.
@@ -102,9 +101,7 @@ def sweep(
         "n_runs": n_runs,
         "true_silhouette": float(np.mean(true_silhouettes)),
         "by_angle": {f"{angle:g}": summaries["angle", angle] for angle in degrees},
-        "by_number": {
-            name: {str(number): summaries[name, number] for number in numbers} for name in KMEANS_STARTS
-        },
+        "by_number": {name: {str(number): summaries[name, number] for number in numbers} for name in KMEANS_STARTS},
     }
 
 

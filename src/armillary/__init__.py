@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from armillary.models.angle_selection import select_max_angle, suggest_max_angle
     from armillary.models.ddp_vmf_means import DDPvMFMeans
     from armillary.models.dp_vmf_means import DPvMFMeans
+    from armillary.models.multinomial_mixture import MultinomialMixture
+    from armillary.models.soft_kmeans import SoftKMeans
     from armillary.models.spherical_kmeans import SphericalKMeans
     from armillary.models.vmf_mixture import VonMisesFisherMixture
     from armillary.persistence.archive import load, save
@@ -21,6 +23,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "DDPvMFMeans": "armillary.models.ddp_vmf_means",
     "DPvMFMeans": "armillary.models.dp_vmf_means",
+    "MultinomialMixture": "armillary.models.multinomial_mixture",
+    "SoftKMeans": "armillary.models.soft_kmeans",
     "SphericalKMeans": "armillary.models.spherical_kmeans",
     "VonMisesFisherMixture": "armillary.models.vmf_mixture",
     "load": "armillary.persistence.archive",
@@ -33,6 +37,8 @@ _ROOMS = ("datasets", "distributions", "geometry", "metrics", "plots")
 __all__ = [
     "DDPvMFMeans",
     "DPvMFMeans",
+    "MultinomialMixture",
+    "SoftKMeans",
     "SphericalKMeans",
     "VonMisesFisherMixture",
     "__version__",

@@ -7,7 +7,7 @@ converted when it is asked for. Either way a block holds the same bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array, FloatArray
+from armillary.exceptions import InputError
 from armillary.validation import as_matrix, check_sample_weight, computing_dtype, is_unit, unit_block, unit_matrix
 
 # Bytes up to which a converted copy is kept rather than made anew in every pass.
@@ -72,6 +73,7 @@ class Points:
     weights: Float64Array | None
     is_unit: bool  # False: blocks are converted when asked for
     who: str
+    scale: float = 1.0  # rows of counts are given out divided by it, so that none is longer than 1
 
     @property
     def n_rows(self) -> int:
@@ -122,6 +124,13 @@ class Points:
         weights = None if self.weights is None else self.weights[numbers]
         return Points(self.matrix[numbers], self.dtype, weights, self.is_unit, self.who)
 
+    def as_directions(self) -> Points:
+        """The rows that are not zero, made unit: where rows of counts point to."""
+        rows = self.matrix
+        is_zero = np.asarray((rows != 0).sum(axis=1)).ravel() == 0
+        chosen = self.take(np.flatnonzero(~is_zero)) if is_zero.any() else self
+        return replace(chosen, matrix=unit_matrix(chosen.matrix, self.who), scale=1.0)
+
     def counted(self) -> Points:
         """The rows whose weight is above 0: these points themselves where all are."""
         if self.weights is None or self.weights.all():
@@ -147,6 +156,25 @@ def as_points(X: Any, who: str, sample_weight: Any = None, expected_features: in
     if isinstance(matrix, np.ndarray) and _stays_in_place(matrix, dtype):
         return Points(matrix, dtype, weights, is_unit(matrix, who), who)
     return Points(unit_matrix(matrix, who), dtype, weights, True, who)
+
+
+def as_count_points(X: Any, who: str, sample_weight: Any = None, expected_features: int | None = None) -> Points:
+    """Rows of counts, not unit: finite, none negative, all divided by the length of the longest.
+
+    Filters that bound rounding (kernels/contract.py) hold for rows of length up to 1. A row of zeros is allowed.
+    """
+    matrix = as_matrix(X, who, expected_features)
+    values = matrix if isinstance(matrix, np.ndarray) else matrix.data
+    if not np.isfinite(values).all() or values.min(initial=0.0) < 0.0:
+        raise InputError(
+            f"X of {who} must hold counts, finite and not negative; got {values[~(values >= 0.0)][:1]} among them. "
+            "Give raw term counts, not tf-idf rows that were centred."
+        )
+    weights = check_sample_weight(sample_weight, matrix.shape[0], who)
+    rows = matrix.astype(np.float64)
+    squares = rows.multiply(rows).sum(axis=1) if not isinstance(rows, np.ndarray) else np.vecdot(rows, rows)
+    scale = float(np.sqrt(np.asarray(squares).max())) or 1.0
+    return Points(rows / scale, np.dtype(np.float64), weights, True, who, scale)
 
 
 def _stays_in_place(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:

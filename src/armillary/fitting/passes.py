@@ -146,6 +146,10 @@ class Passes:
         self._workers.run(task, len(self.points.lanes), lambda partial: _add_into(total, partial))
         return total
 
+    def total(self) -> DirectionalStatistics:
+        """Statistics of all rows as one cluster."""
+        return self.sums(np.zeros(self.points.n_rows, dtype=np.int32), 1)
+
     # ------------------------------------------------------------------------------- draws and softmax
 
     def draw(self, rule: AffineRule, key: tuple[int, int], labels: Labels) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -44,11 +44,14 @@ class UnitVectorEstimator(BaseEstimator):
 
     def _points(self, X: Any, sample_weight: Any = None, *, is_new: bool) -> Points:
         """The gate. With `is_new=False`, X must have the features the model was fitted on."""
+        return self._gate(X, sample_weight, is_new=is_new, make=as_points)
+
+    def _gate(self, X: Any, sample_weight: Any, *, is_new: bool, make: Callable[..., Points]) -> Points:
         if is_new:
             self._check_names(X, is_new=True)
-            return as_points(X, self._who, sample_weight)
+            return make(X, self._who, sample_weight)
         check_is_fitted(self)
-        points = as_points(X, self._who, sample_weight, expected_features=self.n_features_in_)
+        points = make(X, self._who, sample_weight, expected_features=self.n_features_in_)
         self._check_names(X, is_new=False)
         return points
 

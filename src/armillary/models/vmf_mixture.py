@@ -19,22 +19,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from armillary._typing import ArrayLike, Float64Array, FloatArray, IntArray, RandomState
+from armillary._typing import ArrayLike, Float64Array, IntArray, RandomState
 from armillary.distributions import bessel, vmf
-from armillary.exceptions import InputError
 from armillary.fitting import initialization
-from armillary.fitting.assignment import HardAssignment
-from armillary.fitting.events import Emitter
-from armillary.fitting.loop import best_run
+from armillary.fitting.expectation import ExpectationMaximization
 from armillary.fitting.passes import Passes
 from armillary.fitting.stopping import AbsoluteGain, RelativeGain, Stopping
 from armillary.geometry import sphere
 from armillary.kernels.contract import AffineRule
-from armillary.models._estimator import UnitVectorEstimator
+from armillary.models._mixture import EMPTY, AffineMixture, check_n_components, count_clusters, log_shares
 from armillary.points import Points
 from armillary.random import Stream, generator
 from armillary.statistics.directional import DirectionalStatistics
@@ -42,8 +38,6 @@ from armillary.validation import check_choice, check_integer, check_number, chec
 
 # A mean resultant length is held below 1 by this: concentrations stay below about 1e6 D/2.
 _LENGTH_GAP = 1e-6
-# A component with less weight than this keeps its direction and concentration and is not counted.
-_EMPTY = 1e-8
 STARTS = ("k-means++", "random", "random_labels")
 # Gopal and Yang 2014, 10.2.
 _PAPER_GAIN, _PAPER_CHANGE = 1e-1, 1e-2
@@ -105,17 +99,6 @@ class Parameters:
         return AbsoluteGain(_PAPER_GAIN) if self.follows_paper else RelativeGain(self.tol, patience=2)
 
 
-def check_n_components(n_components: Any, points: Points, who: str) -> int:
-    """At least 1, and no more than there are rows."""
-    number = check_integer(n_components, "n_components", who, low=1)
-    if number > points.n_rows:
-        raise InputError(
-            f"`n_components` of {who} must not exceed the number of rows; got n_components={number} and "
-            f"n_samples={points.n_rows}. Lower n_components or give more rows."
-        )
-    return number
-
-
 def initial_state(passes: Passes, parameters: Parameters, stream: Stream, restart: int) -> State:
     """Directions, equal weights, and a low concentration: a broad first E-step (Gopal and Yang 2014, 10.2)."""
     n_components = parameters.n_components
@@ -144,7 +127,7 @@ def update(state: State, statistics: DirectionalStatistics, parameters: Paramete
     counts, total = statistics.counts, float(statistics.counts.sum())
     lengths = statistics.lengths
     dimension = state.directions.shape[1]
-    is_there = counts >= _EMPTY
+    is_there = counts >= EMPTY
     pooled = float(lengths.sum()) / total
     anchor = pooled if state.anchor is None else state.anchor
     if parameters.is_tied:
@@ -154,10 +137,8 @@ def update(state: State, statistics: DirectionalStatistics, parameters: Paramete
         mean_lengths = (lengths + t * anchor) / np.where(is_there, counts + t, 1.0)
     mean_lengths = np.minimum(mean_lengths, 1.0 - _LENGTH_GAP)
     found = estimate_concentration(dimension, mean_lengths, is_exact=parameters.is_exact)
-    with np.errstate(divide="ignore"):  # a component without rows has weight 0
-        log_weights = np.log(counts / total)
     return State(
-        log_weights,
+        log_shares(counts),
         statistics.directions(otherwise=state.directions),
         found if parameters.is_tied else np.where(is_there, found, state.concentrations),
         anchor,
@@ -181,61 +162,29 @@ def prior_gain(state: State, parameters: Parameters) -> float:
     return parameters.prior_strength * float(parts.sum())
 
 
-def objective(state: State, evidence: float, parameters: Parameters) -> float:
-    """What must not decrease: the (classification) log likelihood over that of the uniform law, and the prior."""
-    return evidence + prior_gain(state, parameters)
+def objective(before: State, after: State, evidence: float, parameters: Parameters) -> float:
+    """What must not decrease: the (classification) log likelihood over that of the uniform law, and the prior.
+
+    The prior's anchor is found by the first M-step, and holds for the state before it too.
+    """
+    return evidence + prior_gain(replace(before, anchor=after.anchor), parameters)
 
 
-class _Em:
-    """E-step and M-step, over and over: the chain that the loop steps."""
-
-    def __init__(self, passes: Passes, state: State, parameters: Parameters) -> None:
-        self.state = state
-        self._passes = passes
-        self._parameters = parameters
-        self._labels = HardAssignment(passes.points.n_rows if parameters.is_hard else 0, is_bounded=False)
-
-    @property
-    def n_clusters(self) -> int:
-        return count_clusters(self.state.log_weights)
-
-    def step(self) -> tuple[float, bool]:
-        """The objective is that of the state before the step."""
-        before = self.state
-        statistics, evidence, is_still = self._expect()
-        self.state = update(before, statistics, self._parameters)
-        if self._parameters.follows_paper:
-            is_still = is_still or _largest_change(before, self.state) < _PAPER_CHANGE
-        # the prior's anchor is found by the first M-step and holds for the state before it too
-        anchored = replace(before, anchor=self.state.anchor)
-        return objective(anchored, evidence, self._parameters), is_still
-
-    def _expect(self) -> tuple[DirectionalStatistics, float, bool]:
-        rule = score_rule(self.state)
-        if not self._parameters.is_hard:
-            return *self._passes.soft_sums(rule), False
-        moves, statistics = self._labels.sweep(self._passes, rule)
-        is_there = statistics.counts > 0.0  # an offset of -inf times no rows is nothing
-        offsets = statistics.counts[is_there] @ rule.offsets[is_there]
-        evidence = float(offsets + np.vecdot(statistics.resultants, rule.vectors).sum())
-        return statistics, evidence, moves.n_changed == 0
-
-
-def count_clusters(log_weights: Float64Array) -> int:
-    """Components that count."""
-    return int(np.count_nonzero(log_weights > math.log(_EMPTY)))
-
-
-def _largest_change(before: State, after: State) -> float:
+def _has_stopped_moving(before: State, after: State) -> bool:
+    """No parameter moved by 0.01 (Gopal and Yang 2014, 10.2)."""
     changes = (
         np.abs(np.exp(after.log_weights) - np.exp(before.log_weights)).max(),
         np.abs(after.directions - before.directions).max(),
         np.abs(after.concentrations - before.concentrations).max(),
     )
-    return float(max(changes))
+    return float(max(changes)) < _PAPER_CHANGE
 
 
-class VonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
+def _never(before: State, after: State) -> bool:
+    return False
+
+
+class VonMisesFisherMixture(AffineMixture):
     """Mixture of von Mises-Fisher distributions, fitted by expectation maximisation.
 
     Rows are normalised first. Each component has a weight, a mean direction and a concentration; a row belongs to every
@@ -360,84 +309,41 @@ class VonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         points = self._points(X, sample_weight, is_new=True)
         parameters = Parameters.check(self, points)
         stream = Stream.of(self.random_state)
-        emitter = Emitter(
-            self._who,
-            self._observers(),
-            n_rows=points.n_rows,
-            n_restarts=parameters.n_init,
-            max_steps=parameters.max_iter,
-        )
-        with self._passes(points) as passes, emitter:
 
-            def start(restart: int) -> _Em:
-                return _Em(passes, initial_state(passes, parameters, stream, restart), parameters)
-
-            run = best_run(
-                start,
-                n_restarts=parameters.n_init,
-                max_steps=parameters.max_iter,
-                stopping=parameters.stopping,
-                emitter=emitter,
+        def start(passes: Passes, restart: int) -> ExpectationMaximization[State]:
+            return ExpectationMaximization(
+                passes,
+                initial_state(passes, parameters, stream, restart),
+                score_rule=score_rule,
+                update=lambda state, statistics: update(state, statistics, parameters),
+                objective=lambda before, after, evidence: objective(before, after, evidence, parameters),
+                n_clusters=lambda state: count_clusters(state.log_weights),
+                is_hard=parameters.is_hard,
+                is_still=_has_stopped_moving if parameters.follows_paper else _never,
             )
-            state: State = run.chain.state
-            rule = score_rule(state)
-            labels = HardAssignment(points.n_rows, is_bounded=False)
-            passes.assign(rule, labels.labels)
-            evidence = passes.evidence(rule)
-        self._warn(run.n_steps, run.is_converged, state)
+
+        state, run, labels, evidence = self._run(
+            points,
+            start,
+            n_init=parameters.n_init,
+            max_iter=parameters.max_iter,
+            stopping=parameters.stopping,
+            score_rule=score_rule,
+        )
+        self._warn_of_bounds(state)
         self._publish(
             X,
             is_new=True,
             weights_=np.exp(state.log_weights),
             means_=state.directions,
             concentrations_=state.concentrations,
-            labels_=labels.labels,
-            log_likelihood_=evidence - points.total_weight * float(sphere.log_area(points.n_features)),
+            labels_=labels,
+            log_likelihood_=evidence + points.total_weight * self._log_base(points),
             n_clusters_=count_clusters(state.log_weights),
             n_iter_=run.n_steps,
             converged_=run.is_converged,
         )
         return self
-
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> IntArray:
-        """`fit`; returns `labels_`."""
-        return self.fit(X, y, sample_weight).labels_
-
-    def predict(self, X: Any) -> IntArray:
-        """The most probable component of each row of X (n,), int32."""
-        points = self._points(X, is_new=False)
-        labels = np.full(points.n_rows, -1, dtype=np.int32)
-        with self._passes(points) as passes:
-            passes.assign(self._rule(), labels)
-        return labels
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Responsibilities of the components for each row of X (n, K)."""
-        points = self._points(X, is_new=False)
-        with self._passes(points) as passes:
-            return passes.responsibilities(self._rule())[0]
-
-    def score_samples(self, X: Any) -> Float64Array:
-        """Log density of each row of X (n,), in nats with respect to the surface of the sphere."""
-        points = self._points(X, is_new=False)
-        with self._passes(points) as passes:
-            return passes.log_evidence(self._rule()) - float(sphere.log_area(points.n_features))
-
-    def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Mean log density of the rows of X."""
-        points = self._points(X, sample_weight, is_new=False)
-        with self._passes(points) as passes:
-            evidence = passes.evidence(self._rule())
-        return evidence / points.total_weight - float(sphere.log_area(points.n_features))
-
-    def bic(self, X: Any) -> float:
-        """Bayesian information criterion on X: lower is better."""
-        n_rows = self._points(X, is_new=False).n_rows
-        return -2.0 * n_rows * self.score(X) + self._n_parameters() * math.log(n_rows)
-
-    def aic(self, X: Any) -> float:
-        """Akaike information criterion on X: lower is better."""
-        return -2.0 * self._points(X, is_new=False).n_rows * self.score(X) + 2.0 * self._n_parameters()
 
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Float64Array, IntArray]:
         """Rows (n_samples, D) drawn from the mixture, in the order of their components (n_samples,)."""
@@ -452,7 +358,7 @@ class VonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         ]
         return np.concatenate(parts), np.repeat(np.arange(len(counts), dtype=np.int32), counts)
 
-    def _rule(self) -> AffineRule:
+    def _rule(self, points: Points) -> AffineRule:
         with np.errstate(divide="ignore"):
             log_weights = np.log(self.weights_)
         return score_rule(State(log_weights, self.means_, self.concentrations_, None))
@@ -462,13 +368,10 @@ class VonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         n_concentrations = 1 if self.concentration == "tied" else n_components
         return n_components - 1 + n_components * (dimension - 1) + n_concentrations
 
-    def _warn(self, n_steps: int, is_converged: bool, state: State) -> None:
-        if not is_converged:
-            warnings.warn(
-                f"{self._who} used all {n_steps} steps and was still gaining. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+    def _log_base(self, points: Points) -> float:
+        return -float(sphere.log_area(points.n_features))
+
+    def _warn_of_bounds(self, state: State) -> None:
         dimension = state.directions.shape[1]
         largest = float(bessel.concentration_from_resultant(dimension, 1.0 - _LENGTH_GAP))
         held = np.flatnonzero(state.concentrations >= 0.999 * largest)

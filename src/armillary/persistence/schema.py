@@ -50,8 +50,10 @@ class Field:
     """One fitted attribute."""
 
     name: str
-    kind: str  # "int", "float", "strings", or the dtype of an array, e.g. "float64"
-    shape: str = ""  # one letter per axis: K clusters, D features, N rows, T tracks, E events; a digit is a length
+    kind: str  # "int", "float", "bool", "strings", or the dtype of an array, e.g. "float64"
+    shape: str = (
+        ""  # one letter per axis: K clusters, D features, N rows, C components, T tracks, E events; a digit is a length
+    )
     is_required: bool = True
 
 
@@ -71,6 +73,14 @@ _EVERY_MODEL = (
     Field("n_features_in_", "int"),
     Field("feature_names_in_", "strings", "D", is_required=False),
     Field("n_clusters_", "int"),
+)
+
+_EVERY_MIXTURE = (
+    Field("labels_", "int32", "N"),
+    Field("weights_", "float64", "C"),
+    Field("log_likelihood_", "float"),
+    Field("n_iter_", "int"),
+    Field("converged_", "bool"),
 )
 
 MODELS: dict[str, ModelSchema] = {
@@ -102,6 +112,23 @@ MODELS: dict[str, ModelSchema] = {
             Field("n_iter_", "int"),
             Field("n_steps_", "int"),
         ),
+    ),
+    "VonMisesFisherMixture": ModelSchema(
+        home="armillary.models.vmf_mixture",
+        fields=(
+            *_EVERY_MODEL,
+            *_EVERY_MIXTURE,
+            Field("means_", "float64", "CD"),
+            Field("concentrations_", "float64", "C"),
+        ),
+    ),
+    "SoftKMeans": ModelSchema(
+        home="armillary.models.soft_kmeans",
+        fields=(*_EVERY_MODEL, *_EVERY_MIXTURE, Field("means_", "float64", "CD"), Field("variance_", "float")),
+    ),
+    "MultinomialMixture": ModelSchema(
+        home="armillary.models.multinomial_mixture",
+        fields=(*_EVERY_MODEL, *_EVERY_MIXTURE, Field("feature_probabilities_", "float64", "CD")),
     ),
     "DDPvMFMeans": ModelSchema(
         home="armillary.models.ddp_vmf_means",

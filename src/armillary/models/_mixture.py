@@ -1,0 +1,147 @@
+"""What mixtures with affine scores share: the fit around the loop, responsibilities, densities, information criteria.
+
+A row's log density is log sum exp of its scores plus a constant that the model names (`_log_base`).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from sklearn.base import DensityMixin
+from sklearn.exceptions import ConvergenceWarning
+
+from armillary._typing import ArrayLike, Float64Array, FloatArray, IntArray
+from armillary.exceptions import InputError
+from armillary.fitting.assignment import HardAssignment
+from armillary.fitting.events import Emitter
+from armillary.fitting.loop import Chain, Run, best_run
+from armillary.fitting.passes import Passes
+from armillary.fitting.stopping import Stopping
+from armillary.kernels.contract import AffineRule
+from armillary.models._estimator import UnitVectorEstimator
+from armillary.points import Points
+from armillary.validation import check_integer
+
+S = TypeVar("S")
+# A component with less weight than this is not counted.
+EMPTY = 1e-8
+
+
+def check_n_components(n_components: Any, points: Points, who: str) -> int:
+    """At least 1, and no more than there are rows."""
+    number = check_integer(n_components, "n_components", who, low=1)
+    if number > points.n_rows:
+        raise InputError(
+            f"`n_components` of {who} must not exceed the number of rows; got n_components={number} and "
+            f"n_samples={points.n_rows}. Lower n_components or give more rows."
+        )
+    return number
+
+
+def count_clusters(log_weights: Float64Array) -> int:
+    """Components that count."""
+    return int(np.count_nonzero(log_weights > math.log(EMPTY)))
+
+
+def log_shares(counts: Float64Array) -> Float64Array:
+    """log(n_k / N); -inf for a component without rows."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(counts / counts.sum()))
+
+
+class AffineMixture(DensityMixin, UnitVectorEstimator):
+    """Base of the mixtures. Subclasses have `_rule(points)`, `_log_base(points)` and `_n_parameters()`."""
+
+    def _rule(self, points: Points) -> AffineRule:
+        """The scores of these points under the fitted parameters."""
+        raise NotImplementedError
+
+    def _log_base(self, points: Points) -> float:
+        """Log density of a row minus log sum exp of its scores."""
+        raise NotImplementedError
+
+    def _n_parameters(self) -> int:
+        """Free parameters."""
+        raise NotImplementedError
+
+    def _run(
+        self,
+        points: Points,
+        start: Callable[[Passes, int], Chain[S]],
+        *,
+        n_init: int,
+        max_iter: int,
+        stopping: Stopping,
+        score_rule: Callable[[S], AffineRule],
+    ) -> tuple[S, Run[S], IntArray, float]:
+        """The state of the best run, the run, labels, and the evidence under that state."""
+        emitter = Emitter(self._who, self._observers(), n_rows=points.n_rows, n_restarts=n_init, max_steps=max_iter)
+        with self._passes(points) as passes, emitter:
+            run = best_run(
+                lambda restart: start(passes, restart),
+                n_restarts=n_init,
+                max_steps=max_iter,
+                stopping=stopping,
+                emitter=emitter,
+            )
+            state = run.chain.state
+            rule = score_rule(state)
+            labels = HardAssignment(points.n_rows, is_bounded=False)
+            passes.assign(rule, labels.labels)
+            evidence = passes.evidence(rule)
+        if not run.is_converged:
+            warnings.warn(
+                f"{self._who} used all {run.n_steps} steps and was still gaining. Raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return state, run, labels.labels, evidence
+
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the mixture."""
+        raise NotImplementedError
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> IntArray:
+        """`fit`; returns `labels_`."""
+        return self.fit(X, y, sample_weight).labels_
+
+    def predict(self, X: Any) -> IntArray:
+        """The most probable component of each row of X (n,), int32."""
+        points = self._points(X, is_new=False)
+        labels = np.full(points.n_rows, -1, dtype=np.int32)
+        with self._passes(points) as passes:
+            passes.assign(self._rule(points), labels)
+        return labels
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Responsibilities of the components for each row of X (n, K)."""
+        points = self._points(X, is_new=False)
+        with self._passes(points) as passes:
+            return passes.responsibilities(self._rule(points))[0]
+
+    def score_samples(self, X: Any) -> Float64Array:
+        """Log density of each row of X (n,), in nats."""
+        points = self._points(X, is_new=False)
+        with self._passes(points) as passes:
+            return passes.log_evidence(self._rule(points)) + self._log_base(points)
+
+    def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
+        """Mean log density of the rows of X."""
+        points = self._points(X, sample_weight, is_new=False)
+        with self._passes(points) as passes:
+            evidence = passes.evidence(self._rule(points))
+        return evidence / points.total_weight + self._log_base(points)
+
+    def bic(self, X: Any) -> float:
+        """Bayesian information criterion on X: lower is better."""
+        n_rows = self._points(X, is_new=False).n_rows
+        return -2.0 * n_rows * self.score(X) + self._n_parameters() * math.log(n_rows)
+
+    def aic(self, X: Any) -> float:
+        """Akaike information criterion on X: lower is better."""
+        n_rows = self._points(X, is_new=False).n_rows
+        return -2.0 * n_rows * self.score(X) + 2.0 * self._n_parameters()
