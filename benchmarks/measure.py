@@ -25,6 +25,11 @@ def peak_of_peer(workload: str, peer: str, n_steps: int, n_threads: int) -> int:
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
+def resident_bytes() -> int:
+    """Memory of this process that is in use now."""
+    return _status("VmRSS")
+
+
 def _status(field: str) -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):

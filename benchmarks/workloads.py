@@ -6,10 +6,14 @@ W2b   20,000 x 768      wider embeddings
 W2c 1,000,000 x 128     many embeddings
 W3    18,744 x 53,975   TF-IDF documents, CSR
 W2r, W3r                real sentences and newsgroups, where ARMILLARY_SHARED_DATA names the data folder
+
+With the cluster of every row (`load_labelled`): W1, and W2s, 20,000 x 384 like W2. As frames (`load_stream`): W1s, the
+scene of W1 anew in each frame, turned by 3 degrees.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Callable
@@ -20,7 +24,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from armillary.datasets import make_sparse_topics, make_vmf_mixture
+from armillary.datasets import make_drifting_mixture, make_sparse_topics, make_vmf_mixture
 
 FOLDER = Path(os.environ.get("ARMILLARY_BENCH_DATA", Path(tempfile.gettempdir()) / "armillary-bench"))
 STARTS_SEED = 1
@@ -48,14 +52,17 @@ class Workload:
         return self.rows.nbytes
 
 
-def _normals() -> np.ndarray:
-    rows, _, _ = make_vmf_mixture(
-        300_000, 3, 7, concentration=(20.0, 200.0), min_angle=0.7, noise=0.05, random_state=1, dtype=np.float32
-    )
-    return rows
+_SCENE: dict[str, Any] = {"concentration": (20.0, 200.0), "min_angle": 0.7, "noise": 0.05, "dtype": np.float32}
 
 
-def _embeddings(n_rows: int, n_features: int, seed: int, pair_cosine: float = 0.6) -> np.ndarray:
+def _labelled_normals() -> tuple[np.ndarray, np.ndarray]:
+    rows, labels, _ = make_vmf_mixture(300_000, 3, 7, random_state=1, **_SCENE)
+    return rows, labels
+
+
+def _labelled_embeddings(
+    n_rows: int, n_features: int, seed: int, pair_cosine: float = 0.6
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows around 100 random directions; the mean cosine of two rows of a cluster is `pair_cosine`."""
     generator = np.random.default_rng(seed)
     centers = generator.standard_normal((100, n_features), dtype=np.float32)
@@ -68,7 +75,15 @@ def _embeddings(n_rows: int, n_features: int, seed: int, pair_cosine: float = 0.
         part = labels[start : start + 65_536]
         noisy = centers[part] + spread * generator.standard_normal((len(part), n_features), dtype=np.float32)
         rows[start : start + len(part)] = noisy / np.linalg.norm(noisy, axis=1, keepdims=True)
-    return rows
+    return rows, labels
+
+
+def _normals() -> np.ndarray:
+    return _labelled_normals()[0]
+
+
+def _embeddings(n_rows: int, n_features: int, seed: int) -> np.ndarray:
+    return _labelled_embeddings(n_rows, n_features, seed)[0]
 
 
 def _documents() -> sp.csr_array:
@@ -123,3 +138,28 @@ def load(name: str) -> Workload:
     starts = rows[np.sort(chosen)]
     dense = starts.toarray() if sp.issparse(starts) else starts
     return Workload(name, rows, np.ascontiguousarray(dense, dtype=np.float32))
+
+
+_LABELLED: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {
+    "W1": _labelled_normals,
+    "W2s": lambda: _labelled_embeddings(20_000, 384, seed=24),
+}
+
+
+def load_labelled(name: str) -> tuple[Path, np.ndarray, np.ndarray]:
+    """Where the rows are stored, for other processes; the rows; the cluster of each, -1 for noise."""
+    rows_path, labels_path = FOLDER / f"{name}-rows.npy", FOLDER / f"{name}-labels.npy"
+    if not labels_path.exists():
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        rows, labels = _LABELLED[name]()
+        np.save(rows_path, rows)
+        np.save(labels_path, labels)
+    return rows_path, np.load(rows_path), np.load(labels_path)
+
+
+def load_stream(n_rows: int, n_frames: int, is_present: np.ndarray | None = None) -> tuple[list[Any], list[Any]]:
+    """Frames of the scene of W1, each turned by 3 degrees more, and the cluster of every row, -1 for noise."""
+    frames, labels, _ = make_drifting_mixture(
+        n_rows, 3, 7, n_frames, rotation=math.radians(3.0), is_present=is_present, random_state=1, **_SCENE
+    )
+    return frames, labels

@@ -95,7 +95,7 @@ def _draw_bands(ax: Axes, bands: Float64Array, colors: list[str], words: list[st
         low, high = (np.append(values, values[-1]) for values in (bottoms[band], tops[band]))
         ax.fill_between(edges, low, high, step="post", color=color, linewidth=0)
         tallest = int(np.argmax(bands[band]))
-        if bands[band, tallest] >= _ROOM_FOR_A_WORD:
+        if word and bands[band, tallest] >= _ROOM_FOR_A_WORD:
             middle = 0.5 * (bottoms[band, tallest] + tops[band, tallest])
             box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.75}
             ax.text(tallest, middle, word, ha="center", va="center", color=_INK, fontsize=8, bbox=box)
