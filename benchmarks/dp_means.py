@@ -10,7 +10,9 @@ when centers move by less than 1e-4 of the variance. k-means of scikit-learn get
 and as many steps as ours took. All take turns in every repeat, and the median counts.
 
 pdc-dp-means pins scikit-learn < 1.3 and so lives in an environment of its own, made on first use in the folder of the
-workloads; where it cannot be installed its lines are left out, with the reason.
+workloads; where it cannot be installed its lines are left out, with the reason. It is 0.0.6: the wheel of 0.0.8 for
+CPython 3.11 does not fit the binary interface of scikit-learn 1.2 and writes a traceback in every step, which would
+make it slower than it is. `complaints` in the results counts the lines it wrote to stderr: they should be 0.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from armillary.metrics import cosine_silhouette_score, geometric_nmi_score
 from benchmarks import measure, workloads
 
 RESULTS = Path(__file__).parent / "results"
-PDC = "pdc-dp-means==0.0.8"
+PDC = ("pdc-dp-means==0.0.6", "scikit-learn==1.2.2", "numpy==1.26.4")
 OURS, KMEANS = "armillary DPvMFMeans", "scikit-learn KMeans, our K"
 
 # degrees of ours, deltas of pdc
@@ -84,8 +86,9 @@ class Pdc:
         environ = os.environ | {"OMP_NUM_THREADS": str(n_threads)}
         worker = Path(__file__).with_name("pdc_worker.py")
         self._labels = workloads.FOLDER / "pdc-labels.npy"
+        self._log = (workloads.FOLDER / "pdc-stderr.txt").open("w+")
         self._process = subprocess.Popen(
-            [python, worker], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ
+            [python, worker], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, env=environ
         )
 
     def fit(self, rows: Path, delta: float) -> Fit:
@@ -98,18 +101,21 @@ class Pdc:
         reply = json.loads(self._process.stdout.readline())
         return Fit(reply["seconds"], np.load(self._labels), reply["n_clusters"], reply["n_iter"])
 
-    def close(self) -> None:
-        """End the worker."""
+    def close(self) -> int:
+        """End the worker; how many lines it wrote to stderr."""
         self._process.communicate()
+        with self._log:
+            self._log.seek(0)
+            return len(self._log.readlines())
 
 
 def _environment() -> Path:
     """The interpreter of pdc's environment, made where it is missing."""
-    folder = workloads.FOLDER / "venv-pdc"
+    folder = workloads.FOLDER / "venv-pdc-0.0.6"
     python, is_done = folder / "bin" / "python", folder / "installed"
     if not is_done.exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True, capture_output=True)
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PDC]
+        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PDC]
         subprocess.run(install, check=True, capture_output=True)
         is_done.touch()
     return python
@@ -211,12 +217,11 @@ def main() -> None:
     for name in arguments.names:
         results[name] = compare(name, arguments.repeats, arguments.threads, pdc)
         show(name, results[name], console)
-    if pdc is not None:
-        pdc.close()
+    complaints = 0 if pdc is None else pdc.close()
     record = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": measure.machine(),
-        "pdc": skipped or PDC,
+        "pdc": skipped or {"installed": PDC, "complaints": complaints},
         "threads": arguments.threads,
         "workloads": results,
     }

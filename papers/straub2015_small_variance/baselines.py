@@ -16,6 +16,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from armillary import DDPvMFMeans, DPvMFMeans, SphericalKMeans
+from armillary.geometry import sphere
 
 Frames = Iterable[np.ndarray]  # each (n, 3)
 Ids = list[np.ndarray]  # each (n,) int
@@ -43,26 +44,23 @@ def ddp(
 def sequential(frames: Frames, max_angle: float) -> Ids:
     """Each frame starts from the clusters of the one before.
 
-    `DPvMFMeans` renumbers what is left when clusters are dropped. So a cluster gets the id of the earlier one with
-    which it shares most rows, one to one, and a new id if it shares none.
+    `DPvMFMeans` renumbers what is left when clusters are dropped. So a cluster takes the id of the nearest direction
+    before, one to one, if that is within half of `max_angle`; otherwise it was born, and gets a new id.
     """
     model = DPvMFMeans(max_angle, warm_start=True)
-    names = np.empty(0, np.int64)
+    names, before = np.empty(0, np.int64), np.empty((0, 3))
     n_used = 0
     ids: Ids = []
     for frame in frames:
-        before = model.predict(frame) if len(names) else np.empty(0, np.int64)
         labels = model.fit_predict(frame)
+        angles = sphere.angle(before[:, None], model.cluster_centers_[None])
+        old, new = linear_sum_assignment(np.minimum(angles, 0.5 * max_angle))
+        is_same = angles[old, new] < 0.5 * max_angle
         fresh = np.full(model.n_clusters_, -1)
-        if len(names):
-            shared = np.zeros((len(names), model.n_clusters_), np.int64)
-            np.add.at(shared, (before, labels), 1)
-            old, new = linear_sum_assignment(shared, maximize=True)
-            is_shared = shared[old, new] > 0
-            fresh[new[is_shared]] = names[old[is_shared]]
+        fresh[new[is_same]] = names[old[is_same]]
         is_born = fresh < 0
         fresh[is_born] = n_used + np.arange(is_born.sum())
         n_used += int(is_born.sum())
-        names = fresh
+        names, before = fresh, model.cluster_centers_
         ids.append(names[labels])
     return ids

@@ -124,11 +124,14 @@ class Points:
         weights = None if self.weights is None else self.weights[numbers]
         return Points(self.matrix[numbers], self.dtype, weights, self.is_unit, self.who)
 
-    def as_directions(self) -> Points:
-        """The rows that are not zero, made unit: where rows of counts point to."""
-        rows = self.matrix
-        is_zero = np.asarray((rows != 0).sum(axis=1)).ravel() == 0
-        chosen = self.take(np.flatnonzero(~is_zero)) if is_zero.any() else self
+    def as_directions(self) -> Points | None:
+        """The rows that are not zero and have weight, made unit: where rows of counts point to; None if there are none."""
+        has_direction = np.asarray((self.matrix != 0).sum(axis=1)).ravel() > 0
+        if self.weights is not None:
+            has_direction &= self.weights > 0.0
+        if not has_direction.any():
+            return None
+        chosen = self.take(np.flatnonzero(has_direction))
         return replace(chosen, matrix=unit_matrix(chosen.matrix, self.who), scale=1.0)
 
     def counted(self) -> Points:
@@ -164,17 +167,19 @@ def as_count_points(X: Any, who: str, sample_weight: Any = None, expected_featur
     Filters that bound rounding (kernels/contract.py) hold for rows of length up to 1. A row of zeros is allowed.
     """
     matrix = as_matrix(X, who, expected_features)
-    values = matrix if isinstance(matrix, np.ndarray) else matrix.data
-    if not np.isfinite(values).all() or values.min(initial=0.0) < 0.0:
+    is_dense = isinstance(matrix, np.ndarray)
+    values = matrix.ravel() if is_dense else matrix.data
+    odd = values[~(np.isfinite(values) & (values >= 0))]
+    if odd.size:
         raise InputError(
-            f"X of {who} must hold counts, finite and not negative; got {values[~(values >= 0.0)][:1]} among them. "
-            "Give raw term counts, not tf-idf rows that were centred."
+            f"X of {who} must hold counts, finite and not negative; got {odd[0]:g} among them. Give raw term counts."
         )
     weights = check_sample_weight(sample_weight, matrix.shape[0], who)
-    rows = matrix.astype(np.float64)
-    squares = rows.multiply(rows).sum(axis=1) if not isinstance(rows, np.ndarray) else np.vecdot(rows, rows)
-    scale = float(np.sqrt(np.asarray(squares).max())) or 1.0
-    return Points(rows / scale, np.dtype(np.float64), weights, True, who, scale)
+    largest = float(values.max(initial=0)) or 1.0
+    rows = (matrix.astype(np.float64, order="C") if is_dense else matrix.astype(np.float64)) / largest
+    squares = np.vecdot(rows, rows) if is_dense else np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+    longest = float(np.sqrt(squares.max())) or 1.0
+    return Points(rows / longest, np.dtype(np.float64), weights, True, who, largest * longest)
 
 
 def _stays_in_place(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:

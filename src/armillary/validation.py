@@ -376,12 +376,14 @@ def check_number(value: Any, name: str, who: str, *, low: float, high: float = m
     raise ParameterError(f"`{name}` of {who} must be {rule}; got {value!r}.{' ' + hint if hint else ''}")
 
 
-def check_positive(value: Any, name: str, who: str, *, low: float = 0.0, hint: str = "") -> float:
-    """A number from `low` (if that is 0, above it) to infinity, which is allowed."""
+def check_positive(
+    value: Any, name: str, who: str, *, low: float = 0.0, is_finite: bool = False, hint: str = ""
+) -> float:
+    """A number from `low` (if that is 0, above it) to infinity, which is allowed unless it must be finite."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if is_number and (value >= low if low else value > 0.0):
+    if is_number and (value >= low if low else value > 0.0) and (_is_finite(value) or not is_finite):
         return float(value)
-    rule = f"[{low:g}, inf]" if low else "(0, inf]"
+    rule = f"{f'[{low:g}' if low else '(0'}, inf{')' if is_finite else ']'}"
     raise ParameterError(f"`{name}` of {who} must be a number in {rule}; got {value!r}.{' ' + hint if hint else ''}")
 
 

@@ -60,3 +60,127 @@ def natural_length(kappa: Float64Array, sums: DirectionSums, prior: MixturePrior
     c = prior.mean_concentration
     square = kappa * (kappa * sums.squares + 2.0 * c * sums.projections) + c * c
     return np.sqrt(np.maximum(square, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """The log density of K log concentrations with its derivatives: rows, what the directions gain, and the prior.
+
+    value(y) = -n log H(kappa) + gain(kappa) + log Normal(y | m, s2), with kappa = e^y of shape (..., K).
+    """
+
+    counts: Float64Array  # (K,) n
+    prior: MixturePrior
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return len(self.prior.mean_direction)
+
+    @property
+    def mean_lengths(self) -> Float64Array:
+        """(K,) the mean resultant length that the rows alone ask for; 0 where there are none."""
+        raise NotImplementedError
+
+    def gain(self, kappa: Float64Array) -> Float64Array:
+        """What the directions add, (..., K)."""
+        raise NotImplementedError
+
+    def gain_derivatives(self, kappa: Float64Array) -> tuple[Float64Array, Float64Array]:
+        """Its first and second derivative in kappa."""
+        raise NotImplementedError
+
+    def value(self, y: Float64Array) -> Float64Array:
+        """The log density, up to a constant."""
+        kappa = np.exp(y)
+        variance = self.prior.log_variance
+        return np.asarray(
+            self.gain(kappa)
+            - self.counts * np.asarray(bessel.log_h(0.5 * self.dimension - 1.0, kappa))
+            - (y - self.prior.log_mean) ** 2 / (2.0 * variance)
+            - 0.5 * np.log(2.0 * np.pi * variance)
+        )
+
+    def derivatives(self, y: Float64Array) -> tuple[Float64Array, Float64Array]:
+        """First and second derivative in y."""
+        kappa = np.exp(y)
+        gain, bend = self.gain_derivatives(kappa)
+        pull = kappa * (gain - self.counts * np.asarray(bessel.mean_resultant_length(self.dimension, kappa)))
+        own = self.counts * np.asarray(bessel.mean_resultant_derivative(self.dimension, kappa))
+        slope = pull - (y - self.prior.log_mean) / self.prior.log_variance
+        return slope, pull + kappa * kappa * (bend - own) - 1.0 / self.prior.log_variance
+
+
+@dataclass(frozen=True, eq=False)
+class JointTarget(Target):
+    """g(y): the direction integrated out (vmf_mixtures.md, 5.6). The gain is log H(|w|) - log H(C_0)."""
+
+    squares: Float64Array  # (K,) |R|^2
+    projections: Float64Array  # (K,) R.mu_0
+
+    @classmethod
+    def of(cls, counts: Float64Array, resultants: Float64Array, prior: MixturePrior) -> JointTarget:
+        """From counts (K,) and resultants (K, D)."""
+        return cls(counts, prior, np.vecdot(resultants, resultants), resultants @ prior.mean_direction)
+
+    @property
+    def sums(self) -> DirectionSums:
+        """What `log_target` takes."""
+        return DirectionSums(self.counts, self.squares, self.projections)
+
+    @property
+    def mean_lengths(self) -> Float64Array:
+        """|R|/n."""
+        return _ratio(np.sqrt(self.squares), self.counts)
+
+    def gain(self, kappa: Float64Array) -> Float64Array:
+        """log H(|w|) - log H(C_0)."""
+        order = 0.5 * self.dimension - 1.0
+        length = natural_length(kappa, self.sums, self.prior)
+        return np.asarray(bessel.log_h(order, length)) - float(bessel.log_h(order, self.prior.mean_concentration))
+
+    def gain_derivatives(self, kappa: Float64Array) -> tuple[Float64Array, Float64Array]:
+        """R.E[mu], and R' V R with the Hessian V of log H(|w|): A' along w, A/|w| across it."""
+        c = self.prior.mean_concentration
+        length = natural_length(kappa, self.sums, self.prior)
+        slope = natural_slope(self.dimension, length)
+        along = kappa * self.squares + c * self.projections  # R.w
+        # |R|^2 |w|^2 - (R.w)^2 is C_0^2 (|R|^2 - (R.mu_0)^2): what R has across mu_0
+        across = c * c * np.maximum(self.squares - self.projections**2, 0.0)
+        bend = np.asarray(bessel.mean_resultant_derivative(self.dimension, length)) * along**2 + slope * across
+        is_there = length > 0.0  # at w = 0 the Hessian is 1/D in every direction
+        square = np.where(is_there, length * length, 1.0)
+        return slope * along, np.where(is_there, bend / square, self.squares / self.dimension)
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectedTarget(Target):
+    """f(y): the direction has a law of its own (vmf_mixtures.md, 5.3). The gain is s kappa with s = R.E[mu]."""
+
+    projections: Float64Array  # (K,) s
+
+    @property
+    def mean_lengths(self) -> Float64Array:
+        """s/n, where that is positive."""
+        return _ratio(np.maximum(self.projections, 0.0), self.counts)
+
+    def gain(self, kappa: Float64Array) -> Float64Array:
+        """s kappa."""
+        return self.projections * kappa
+
+    def gain_derivatives(self, kappa: Float64Array) -> tuple[Float64Array, Float64Array]:
+        """s and 0."""
+        return np.broadcast_to(self.projections, kappa.shape), np.zeros_like(kappa)
+
+
+def natural_slope(dimension: int, length: Float64Array) -> Float64Array:
+    """u = A(|w|)/|w|, 1/D at w = 0: a direction with the natural vector w has the mean u w."""
+    is_there = length > 0.0
+    ratio = np.asarray(bessel.mean_resultant_length(dimension, length)) / np.where(is_there, length, 1.0)
+    return np.where(is_there, ratio, 1.0 / dimension)
+
+
+def _ratio(lengths: Float64Array, counts: Float64Array) -> Float64Array:
+    """A mean length below 1; 0 where there are no rows."""
+    is_there = counts > 0.0
+    return np.minimum(np.where(is_there, lengths, 0.0) / np.where(is_there, counts, 1.0), 1.0 - 1e-12)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,8 +12,11 @@ from armillary.fitting.passes import Passes
 from armillary.kernels.contract import AffineRule
 from armillary.statistics.directional import DirectionalStatistics
 
-# Rows gathered at a time.
+# Rows gathered, and directions compared, at a time.
 _MOST_ROWS = 1 << 16
+_MOST_DIRECTIONS = 1 << 10
+# Rounding of a cosine between directions.
+_DOUBT = 1e-9
 
 
 def merge_within(
@@ -29,23 +34,22 @@ def merge_within(
     counts, resultants, directions = statistics.counts.copy(), statistics.resultants.copy(), directions.copy()
     order = np.argsort(labels, kind="stable")
     members = np.split(order, np.searchsorted(labels[order], np.arange(1, n_clusters)))
-    closeness = _Closeness(directions)
     into = np.arange(n_clusters)
-    while (pair := closeness.closest()) is not None:
-        kept, other = pair
-        both = [kept, other]
+    pairs = _ClosePairs(directions, floor)
+    while (pair := pairs.pop()) is not None:
+        both = list(pair)
+        kept, gone = pair
         joint = DirectionalStatistics(counts[both].sum(keepdims=True), resultants[both].sum(axis=0, keepdims=True))
         direction = joint.directions(otherwise=directions[[kept]])
         # within a hemisphere a mean direction is inside every cap that holds its rows
-        is_far = floor >= 0.0 and (directions[both] @ direction[0]).min() < floor - 1e-9
-        rows = np.concatenate([members[kept], members[other]])
+        is_far = floor >= 0.0 and (directions[both] @ direction[0]).min() < floor - _DOUBT
+        rows = np.concatenate([members[kept], members[gone]])
         if is_far or not _are_within(passes, rows, direction, floor):
-            closeness.rule_out(kept, other)
             continue
         counts[kept], resultants[kept], directions[kept] = joint.counts[0], joint.resultants[0], direction[0]
-        members[kept], members[other] = rows, rows[:0]
-        into[into == other] = kept
-        closeness.merge(kept, other, directions)
+        members[kept], members[gone] = rows, rows[:0]
+        into[into == gone] = kept
+        pairs.merge(kept, gone)
     is_kept = into == np.arange(n_clusters)
     labels[:] = (np.cumsum(is_kept) - 1)[into].astype(np.int32)[labels]
     return directions[is_kept], DirectionalStatistics(counts[is_kept], resultants[is_kept])
@@ -62,35 +66,43 @@ def _are_within(passes: Passes, rows: npt.NDArray[np.int64], direction: Float64A
     return True
 
 
-class _Closeness:
-    """The closest pair of directions that has not been ruled out, kept up in O(K) a change."""
+class _ClosePairs:
+    """Pairs of directions that may lie in one cap, the closest first; a pair comes once until one of the two changes.
 
-    def __init__(self, directions: Float64Array) -> None:
-        self._cosines = directions @ directions.T
-        self._cosines[np.tril_indices(len(directions))] = -np.inf  # each pair once, the smaller number first
-        self._best = self._cosines.max(axis=1, initial=-np.inf)
-        self._is_there = np.ones(len(directions), dtype=np.bool_)
+    Both directions are within the angle of the joint one, so they are within twice that angle of each other.
+    """
 
-    def closest(self) -> tuple[int, int] | None:
-        """The pair (smaller, larger), or None where no pair is left."""
-        if len(self._best) == 0:
-            return None
-        first = int(np.argmax(self._best))
-        if self._best[first] == -np.inf:
-            return None
-        return first, int(np.argmax(self._cosines[first]))
+    def __init__(self, directions: Float64Array, floor: float) -> None:
+        self._directions = directions  # the caller's array, which it changes
+        # cos(2 a) = 2 cos(a)^2 - 1; beyond a right angle every pair may fit
+        self._least = 2.0 * floor**2 - 1.0 - _DOUBT if floor > 0.0 else -np.inf
+        self._age = np.zeros(len(directions), dtype=np.int64)  # merges so far; -1: gone
+        self._heap: list[tuple[float, int, int, int, int]] = []
+        for start in range(0, len(directions), _MOST_DIRECTIONS):
+            cosines = directions[start : start + _MOST_DIRECTIONS] @ directions.T
+            firsts, seconds = np.nonzero(cosines >= self._least)
+            is_pair = start + firsts < seconds
+            firsts, seconds = firsts[is_pair], seconds[is_pair]
+            closeness = (-cosines[firsts, seconds]).tolist()
+            found = zip(closeness, (start + firsts).tolist(), seconds.tolist(), strict=True)
+            self._heap += [(*pair, 0, 0) for pair in found]
+        heapq.heapify(self._heap)
 
-    def rule_out(self, first: int, second: int) -> None:
-        """Not this pair, unless one of them changes."""
-        self._cosines[first, second] = -np.inf
-        self._best[first] = self._cosines[first].max()
+    def pop(self) -> tuple[int, int] | None:
+        """The next pair, the smaller number first."""
+        while self._heap:
+            _, first, second, first_age, second_age = heapq.heappop(self._heap)
+            if self._age[first] == first_age and self._age[second] == second_age:
+                return first, second
+        return None
 
-    def merge(self, kept: int, gone: int, directions: Float64Array) -> None:
+    def merge(self, kept: int, gone: int) -> None:
         """`kept` has a new direction and `gone` is no more."""
-        self._cosines[gone] = -np.inf
-        self._cosines[:, gone] = -np.inf
-        self._is_there[gone] = False
-        cosines = np.where(self._is_there, directions @ directions[kept], -np.inf)
-        self._cosines[kept, kept + 1 :] = cosines[kept + 1 :]
-        self._cosines[:kept, kept] = cosines[:kept]
-        self._best = self._cosines.max(axis=1, initial=-np.inf)
+        self._age[gone] = -1
+        self._age[kept] += 1
+        cosines = self._directions @ self._directions[kept]
+        for other in np.flatnonzero((cosines >= self._least) & (self._age >= 0)).tolist():
+            if other != kept:
+                first, second = min(kept, other), max(kept, other)
+                ages = (int(self._age[first]), int(self._age[second]))
+                heapq.heappush(self._heap, (-float(cosines[other]), first, second, *ages))

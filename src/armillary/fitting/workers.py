@@ -119,7 +119,8 @@ class Workers:
 
     def _call(self, work: Callable[[], None], done: SimpleQueue[None]) -> None:
         if len(self._helpers) < self.n_threads - 1:  # started when first needed: one row to predict needs no threads
-            helper = threading.Thread(target=self._help, name="armillary")
+            # daemon: a pool that nobody closes does not keep the process from ending
+            helper = threading.Thread(target=self._help, name="armillary", daemon=True)
             helper.start()
             self._helpers.append(helper)
         self._calls.put((work, done))

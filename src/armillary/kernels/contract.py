@@ -26,6 +26,9 @@ float64, except that wide float32 rows are scored in float32 where vectors and o
 
 **Draw.** Row i draws uniform u_i = philox(key, i) and takes the first k whose cumulative responsibility exceeds u_i.
 
+**One row after the other, by chance.** In a collapsed sampler a row's law depends on the labels of all others, so
+`gibbs_sweep` removes, draws and adds each row in turn, and carries the sums along.
+
 **Sums.** Counts, resultants and evidence are float64, weighted by `weights` (None: all 1). Kernels add *into* the
 arrays they are given, in an order fixed by the block alone.
 """
@@ -108,6 +111,23 @@ class Exact(NamedTuple):
     position: int  # in the list of rows; -1: none
     cosines: Float64Array  # (K,)
     recalls: Float64Array  # (T,)
+
+
+class CollapsedRule(NamedTuple):
+    """Components whose directions and weights are integrated out: what scores a row besides the sums."""
+
+    concentrations: Float64Array  # (K,) kappa_k
+    weight_concentration: float  # alpha > 0, of the symmetric Dirichlet law of the weights
+    mean_concentration: float  # C_0 >= 0: directions have the prior vMF(mu_0, C_0)
+
+
+class CollapsedSums(NamedTuple):
+    """Sums of the rows of K components, carried along as rows move. Written by the sweep."""
+
+    counts: Float64Array  # (K,) n_k
+    resultants: Float64Array  # (D, K) S_k in columns, C order: a row's products walk along K
+    squares: Float64Array  # (K,) |S_k|^2
+    projections: Float64Array  # (K,) S_k.mu_0
 
 
 class Kernels(Protocol):
@@ -219,4 +239,29 @@ class Kernels(Protocol):
         best of them. Ties: slots before tracks before a birth, the smaller number first.
 
         Returns the position where the walk halted, why, and the track of a revival (else -1).
+        """
+
+    def gibbs_sweep(
+        self,
+        rows: Block,
+        numbers: npt.NDArray[np.int64],
+        projections: Float64Array,
+        key: tuple[int, int],
+        rule: CollapsedRule,
+        sums: CollapsedSums,
+        labels: npt.NDArray[np.int32],
+    ) -> int:
+        """Draw the label of each row given the labels of all others, one row after the other in the order of the block.
+
+        With row x out of the sums and w_k = kappa_k S_k + C_0 mu_0 (vmf_mixtures.md, 7),
+
+            p(k)  proportional to  (alpha + n_k) H(|w_k + kappa_k x|) / (H(kappa_k) H(|w_k|)),
+
+        and the label is the first k whose cumulative probability exceeds philox(key, numbers[r]). `numbers` (n,) are
+        the rows' own, so that the draw of a row does not depend on the order of the sweep. `projections` (n,) holds
+        x.mu_0. Lengths come from the sums: |w|^2 = kappa^2 |S|^2 + 2 kappa C_0 S.mu_0 + C_0^2; x.x is taken as it is,
+        not as 1, so that sums of float32 rows stay those of the rows. The products x.S_k are added in column order (for
+        CSR, in the order stored): dense and CSR rows have the same scores.
+
+        `labels` (n,) must hold the labels that the sums were made with, none negative. Returns how many changed.
         """

@@ -10,7 +10,17 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from armillary._typing import Float64Array, FloatArray
-from armillary.kernels.contract import AffineRule, AngleBounds, Company, Exact, Halt, Recall
+from armillary.distributions import bessel
+from armillary.kernels.contract import (
+    AffineRule,
+    AngleBounds,
+    CollapsedRule,
+    CollapsedSums,
+    Company,
+    Exact,
+    Halt,
+    Recall,
+)
 from armillary.points import Block, SparseBlock
 
 _PHILOX_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
@@ -272,3 +282,58 @@ def one_by_one(
         found[i] = slot
         counts[slot] += 1
     return found, np.array(slots).reshape(-1, wide.shape[1])
+
+
+def gibbs_sweep(
+    rows: Block,
+    numbers: npt.NDArray[np.int64],
+    projections: Float64Array,
+    key: tuple[int, int],
+    rule: CollapsedRule,
+    sums: CollapsedSums,
+    labels: npt.NDArray[np.int32],
+) -> int:
+    """Remove, score, draw, add. Squares are taken anew from the resultants, and no log H is kept."""
+    n_changed = 0
+    uniforms = philox_uniform(key, numbers)
+    for r, row in enumerate(_float64(rows)):
+        before = labels[r]
+        _move_collapsed(sums, before, row, projections[r], -1.0)
+        responsibilities = np.exp(collapsed_log_conditional(row, projections[r], rule, sums))
+        exceeds = np.cumsum(responsibilities) > uniforms[r]
+        # rounding can leave the sum just below 1: the last component with any weight takes the rest
+        labels[r] = np.argmax(exceeds) if exceeds.any() else np.flatnonzero(responsibilities)[-1]
+        _move_collapsed(sums, labels[r], row, projections[r], 1.0)
+        n_changed += int(labels[r] != before)
+    return n_changed
+
+
+def collapsed_log_conditional(
+    row: Float64Array, projection: float, rule: CollapsedRule, sums: CollapsedSums
+) -> Float64Array:
+    """log p(k | rest) (K,) of a row (D,) that is in no sum."""
+    kappa, c = rule.concentrations, rule.mean_concentration
+    order = 0.5 * len(row) - 1.0
+
+    def log_h_natural(resultants: Float64Array, along: Float64Array) -> Any:
+        square = kappa**2 * np.vecdot(resultants, resultants, axis=0) + 2.0 * kappa * c * along + c**2
+        return bessel.log_h(order, np.sqrt(np.maximum(square, 0.0)))
+
+    log_scores = (
+        np.log(rule.weight_concentration + sums.counts)
+        + log_h_natural(sums.resultants + row[:, None], sums.projections + projection)
+        - log_h_natural(sums.resultants, sums.projections)
+        - bessel.log_h(order, kappa)
+    )
+    return np.asarray(log_scores - logsumexp(log_scores))
+
+
+def _move_collapsed(sums: CollapsedSums, k: int, row: Float64Array, projection: float, sign: float) -> None:
+    """Add a row to the sums of component k, or take it out."""
+    sums.counts[k] += sign
+    sums.resultants[:, k] += sign * row
+    sums.projections[k] += sign * projection
+    if sums.counts[k] == 0.0:  # what is left is rounding
+        sums.resultants[:, k] = 0.0
+        sums.projections[k] = 0.0
+    sums.squares[k] = sums.resultants[:, k] @ sums.resultants[:, k]

@@ -95,7 +95,7 @@ class AffineMixture(DensityMixin, UnitVectorEstimator):
             evidence = passes.evidence(rule)
         if not run.is_converged:
             warnings.warn(
-                f"{self._who} used all {run.n_steps} steps and was still gaining. Raise max_iter or tol.",
+                f"{self._who} used all {run.n_steps} steps and was still gaining. Raise max_iter.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

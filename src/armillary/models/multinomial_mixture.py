@@ -54,11 +54,12 @@ def initial_state(passes: Passes, parameters: Parameters, stream: Stream, restar
     draws = stream.generator("start", restart)
     points = passes.points
     labels = HardAssignment(points.n_rows, is_bounded=False)
-    if parameters.init == "random_labels":
+    # the nearest direction does not depend on the length of a row, the draws do
+    directed = None if parameters.init == "random_labels" else points.as_directions()
+    if directed is None:  # as asked for, or because no row has a direction
         labels.labels[:] = draws.integers(parameters.n_components, size=points.n_rows)
     else:
-        # the nearest direction does not depend on the length of a row, the draws do
-        directions = initialization.plus_plus(passes.over(points.as_directions()), parameters.n_components, draws)
+        directions = initialization.plus_plus(passes.over(directed), parameters.n_components, draws)
         passes.assign(AffineRule.cosines(directions), labels.labels)
     return update(passes.sums(labels.labels, parameters.n_components), points.scale, parameters)
 
@@ -162,8 +163,8 @@ class MultinomialMixture(AffineMixture):
         points = self._points(X, sample_weight, is_new=True)
         parameters = Parameters(
             n_components=check_n_components(self.n_components, points, self._who),
-            weight_prior=check_positive(self.weight_prior, "weight_prior", self._who),
-            feature_prior=check_positive(self.feature_prior, "feature_prior", self._who),
+            weight_prior=check_positive(self.weight_prior, "weight_prior", self._who, is_finite=True),
+            feature_prior=check_positive(self.feature_prior, "feature_prior", self._who, is_finite=True),
             init=check_choice(self.init, "init", self._who, ("k-means++", "random_labels")),
         )
         max_iter = check_integer(self.max_iter, "max_iter", self._who, low=1)

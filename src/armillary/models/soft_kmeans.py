@@ -49,7 +49,8 @@ def initial_state(passes: Passes, init: str | Float64Array, n_components: int, s
     draws = stream.generator("start", restart)
     means = initialization.starting_directions(passes, init, n_components, draws)
     everything = passes.total()
-    spread = 1.0 - float(np.vecdot(everything.resultants, everything.resultants)[0]) / points.total_weight**2
+    mean = everything.resultants[0] / points.total_weight
+    spread = 1.0 - float(mean @ mean)
     variance = max(spread / points.n_features, _LEAST_VARIANCE)
     return State(np.full(n_components, -math.log(n_components)), means, variance)
 
@@ -64,11 +65,11 @@ def update(state: State, statistics: DirectionalStatistics) -> State:
     """The parameters that maximise the expected log likelihood."""
     counts, resultants = statistics.counts, statistics.resultants
     n_features = resultants.shape[1]
-    is_there = counts >= EMPTY
+    is_there = counts >= EMPTY * counts.sum()
     shares = np.where(is_there, counts, 1.0)
     means = np.where(is_there[:, None], resultants / shares[:, None], state.means)
-    explained = float((np.vecdot(resultants, resultants) / shares)[is_there].sum())
-    variance = (1.0 - explained / float(counts.sum())) / n_features
+    explained = float((counts / counts.sum() * np.vecdot(means, means))[is_there].sum())
+    variance = (1.0 - explained) / n_features
     return State(log_shares(counts), means, max(variance, _LEAST_VARIANCE))
 
 

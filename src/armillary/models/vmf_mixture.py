@@ -84,11 +84,8 @@ class Parameters:
             max_iter=check_integer(model.max_iter, "max_iter", who, low=1),
             tol=check_number(model.tol, "tol", who, low=0.0, hint="It is a relative gain; 0 runs to the last bit."),
             follows_paper=check_choice(model.stopping, "stopping", who, ("relative", "paper")) == "paper",
-            initial_concentration=check_number(
-                check_positive(model.initial_concentration, "initial_concentration", who),
-                "initial_concentration",
-                who,
-                low=0.0,
+            initial_concentration=check_positive(
+                model.initial_concentration, "initial_concentration", who, is_finite=True
             ),
             prior_strength=check_number(model.prior_strength, "prior_strength", who, low=0.0),
         )
@@ -127,7 +124,7 @@ def update(state: State, statistics: DirectionalStatistics, parameters: Paramete
     counts, total = statistics.counts, float(statistics.counts.sum())
     lengths = statistics.lengths
     dimension = state.directions.shape[1]
-    is_there = counts >= EMPTY
+    is_there = counts >= EMPTY * total
     pooled = float(lengths.sum()) / total
     anchor = pooled if state.anchor is None else state.anchor
     if parameters.is_tied:

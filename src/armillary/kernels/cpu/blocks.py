@@ -16,7 +16,7 @@ import numpy.typing as npt
 from armillary._typing import Float64Array, FloatArray
 from armillary.kernels.contract import FLOAT32_SLOPE_LIMIT, AffineRule, AngleBounds
 from armillary.kernels.cpu import bounds as bound_kernels
-from armillary.kernels.cpu import choose, dense, sequential, sparse
+from armillary.kernels.cpu import choose, dense, gibbs, sequential, sparse
 from armillary.points import Block, SparseBlock
 
 # Up to this many columns the compiled tile loop beats BLAS (see benchmarks/kernels.py).
@@ -351,3 +351,4 @@ def exact_scores(rows: Block, rule: PreparedRule, out: Float64Array) -> None:
 last_rows = sequential.last_rows
 first_rows = sequential.first_rows
 walk = sequential.walk
+gibbs_sweep = gibbs.gibbs_sweep

@@ -1,0 +1,579 @@
+"""Variational factors of the directions and concentrations of K components, given counts and resultants.
+
+q(y)          of y = log kappa, proportional to exp(target): by quadrature on a grid, by Metropolis draws, or within the
+              log-normal laws                                                             vmf_mixtures.md, 5.4
+joint         q(mu, kappa): the direction given kappa is vMF with w = kappa R + C_0 mu_0  5.6
+factorised    q(mu) q(kappa): the direction is vMF with eta = E[kappa] R + C_0 mu_0       5.3
+
+A law of y is a set of weighted nodes and an entropy. Every expected direction lies in the plane of R_k and mu_0, so a
+factor keeps two coefficients for each component and refers to the resultants it was made from. Entropies are relative
+to the uniform law on the sphere and to dy: with those, one formula gives the part of the evidence bound that the
+components have, after any single update and whatever the kind of factor (`lower_bound`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary._typing import Float64Array
+from armillary.distributions import bessel
+from armillary.distributions.log_concentration import (
+    HIGHEST,
+    LOWEST,
+    JointTarget,
+    MixturePrior,
+    ProjectedTarget,
+    Target,
+    natural_length,
+    natural_slope,
+)
+
+# 97 nodes from where the density has fallen by e^-40 on one side to the other: 1e-12 of log Z (tests/oracles).
+_N_NODES = 97
+_FALL = 40.0
+_MAX_NEWTON_STEPS = 60
+_ZOOM_NODES = 65
+# Every fourth node, 0.75 standard deviations apart, still integrates a normal density to 1e-15.
+_NODE_STRIDE = 4
+_LEAST_NODE_WEIGHT = 1e-9
+# Metropolis: ten chains from the normal law at the mode, so that 200 draws take 70 steps in turn rather than 500.
+_N_CHAINS, _N_BURN_IN, _N_KEPT = 10, 50, 20
+_DRAW_STRIDE = 5
+_HERMITE_NODES = 40
+_MAX_LOG_NORMAL_STEPS = 200
+
+LOG_NORMAL_BOUNDS = ("quadrature", "jensen", "delta")
+
+
+@dataclass(frozen=True, eq=False)
+class LogLaw:
+    """q(y) of K components as weighted nodes."""
+
+    nodes: Float64Array  # (G, K)
+    weights: Float64Array  # (G, K), columns sum to 1
+    entropies: Float64Array  # (K,) of y
+    log_h: Float64Array  # (K,) E[log H(kappa)], or what stands for it
+    # whether directions follow kappa at each node; otherwise they see its mean only
+    is_followed: bool
+    n_apart: int = 1  # nodes may be thinned to every n-th
+
+    @property
+    def concentrations(self) -> Float64Array:
+        """E[kappa] (K,)."""
+        return self.mean(np.exp(self.nodes))
+
+    @property
+    def concentration_deviations(self) -> Float64Array:
+        """Standard deviations of kappa (K,)."""
+        return np.sqrt(self.mean((np.exp(self.nodes) - self.concentrations) ** 2))
+
+    @property
+    def log_means(self) -> Float64Array:
+        """E[y] (K,)."""
+        return self.mean(self.nodes)
+
+    @property
+    def log_variances(self) -> Float64Array:
+        """Var[y] (K,)."""
+        return self.mean((self.nodes - self.log_means) ** 2)
+
+    def mean(self, values: Float64Array) -> Float64Array:
+        """Expectations (K,) of values at the nodes (G, K)."""
+        return np.asarray((self.weights * values).sum(axis=0))
+
+    def thinned(self) -> tuple[Float64Array, Float64Array]:
+        """Fewer nodes and their weights, enough for averages of densities."""
+        nodes, weights = self.nodes[:: self.n_apart], self.weights[:: self.n_apart]
+        weights = weights / weights.sum(axis=0)
+        is_kept = (weights > _LEAST_NODE_WEIGHT).any(axis=1)
+        weights = weights[is_kept]
+        return nodes[is_kept], weights / weights.sum(axis=0)
+
+
+MakeLaw = Callable[[Target], LogLaw]
+
+
+# --------------------------------------------------------------------------------------------------- laws of y
+
+
+def grid_law(target: Target) -> LogLaw:
+    """The law itself, by the trapezoid rule; `log_partition` gives its log Z."""
+    nodes, values, _ = _grid(target)
+    peaks = values.max(axis=0)
+    masses = _trapezoid(values - peaks)
+    total = masses.sum(axis=0)
+    weights = masses / total
+    spacing = nodes[1] - nodes[0]
+    # -E[log q] with log q = value - log Z, both from the peak: no large numbers cancel
+    entropies = np.log(total * spacing) - (weights * (values - peaks)).sum(axis=0)
+    log_h = (weights * np.asarray(bessel.log_h(0.5 * target.dimension - 1.0, np.exp(nodes)))).sum(axis=0)
+    return LogLaw(nodes, weights, entropies, log_h, is_followed=True, n_apart=_NODE_STRIDE)
+
+
+def log_partition(target: Target) -> Float64Array:
+    """log Z (K,): the log of the integral of exp(target) over y."""
+    nodes, values, _ = _grid(target)
+    peaks = values.max(axis=0)
+    return np.asarray(peaks + np.log(_trapezoid(values - peaks).sum(axis=0) * (nodes[1] - nodes[0])))
+
+
+def _trapezoid(log_values: Float64Array) -> Float64Array:
+    masses = np.exp(log_values)
+    masses[[0, -1]] *= 0.5
+    return masses
+
+
+def _grid(target: Target) -> tuple[Float64Array, Float64Array, Float64Array]:
+    """Equidistant nodes (G, K) around the modes, the target there, and standard deviations at the modes (K,)."""
+    modes, deviations = find_modes(target)
+    low, high = (_edge(target, modes, deviations, side) for side in (-1.0, 1.0))
+    nodes = low + np.linspace(0.0, 1.0, _N_NODES)[:, None] * (high - low)
+    return nodes, target.value(nodes), deviations
+
+
+def _edge(target: Target, modes: Float64Array, deviations: Float64Array, side: float) -> Float64Array:
+    """Where the target has fallen by 40 from its mode (K,)."""
+    peaks = target.value(modes)
+    reach = math.sqrt(2.0 * _FALL) * deviations
+    while True:
+        edges = np.clip(modes + side * reach, LOWEST, HIGHEST)
+        is_short = (peaks - target.value(edges) < _FALL) & (edges > LOWEST) & (edges < HIGHEST)
+        if not is_short.any():
+            return edges
+        reach = np.where(is_short, 1.3 * reach, reach)
+
+
+def find_modes(target: Target) -> tuple[Float64Array, Float64Array]:
+    """Modes of the targets and the standard deviations of the normal laws there, (K,) each."""
+    own = np.asarray(bessel.concentration_from_resultant(target.dimension, target.mean_lengths))
+    prior_mean = np.full_like(own, target.prior.log_mean)
+    with np.errstate(divide="ignore"):
+        by_rows = np.where(own > 0.0, np.log(own), prior_mean)
+    starts = np.clip(np.stack([prior_mean, by_rows, 0.5 * (prior_mean + by_rows)]), LOWEST, HIGHEST)
+    places, is_found = _climb(target, starts)
+    values = np.where(is_found, target.value(places), -np.inf)
+    best = np.argmax(values, axis=0)
+    modes = np.take_along_axis(places, best[None], axis=0)[0]
+    is_lost = ~is_found.any(axis=0)
+    if is_lost.any():
+        modes = np.where(is_lost, _zoom(target, starts), modes)
+    curvature = target.derivatives(modes)[1]
+    is_peak = curvature < 0.0
+    prior_deviation = math.sqrt(target.prior.log_variance)
+    return modes, np.where(is_peak, 1.0 / np.sqrt(np.where(is_peak, -curvature, 1.0)), prior_deviation)
+
+
+def _climb(target: Target, starts: Float64Array) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
+    """Newton's method from several starts (S, K), steps of at most 1; and which of them found a peak."""
+    y = starts.copy()
+    is_found = np.zeros(y.shape, dtype=np.bool_)
+    for _ in range(_MAX_NEWTON_STEPS):
+        slope, curvature = target.derivatives(y)
+        is_peak = curvature < 0.0
+        step = np.where(is_peak, -slope / np.where(is_peak, curvature, -1.0), np.sign(slope))
+        # a mode stays once found: its bits do not depend on its neighbours
+        y = np.where(is_found, y, np.clip(y + np.clip(step, -1.0, 1.0), LOWEST, HIGHEST))
+        # the step after this one is its square: far below the width of the peak
+        is_found |= is_peak & (step * step * -curvature < 1e-8)
+        if is_found.all():
+            break
+    return y, is_found
+
+
+def _zoom(target: Target, starts: Float64Array) -> Float64Array:
+    """The largest value on ever finer grids (K,): slow and sure."""
+    reach = 3.0 * math.sqrt(target.prior.log_variance) + 1.0
+    low = np.maximum(starts.min(axis=0) - reach, LOWEST)
+    high = np.minimum(starts.max(axis=0) + reach, HIGHEST)
+    steps = np.linspace(0.0, 1.0, _ZOOM_NODES)[:, None]
+    while np.any(high - low > 1e-9):
+        nodes = low + steps * (high - low)
+        best = np.argmax(target.value(nodes), axis=0)
+        around = [np.clip(best + side, 0, _ZOOM_NODES - 1)[None] for side in (-1, 1)]
+        low, high = (np.take_along_axis(nodes, place, axis=0)[0] for place in around)
+    return np.asarray(0.5 * (low + high))
+
+
+def metropolis_law(target: Target, generator: np.random.Generator) -> LogLaw:
+    """200 draws of a random walk with steps of 2.4 standard deviations at the mode (vmf_mixtures.md, 5.4a).
+
+    An estimate: the mean of y has a standard error of about 0.2 posterior standard deviations, its standard deviation
+    one of 15 per cent. The entropy is that of the normal law with the same variance. Departure: ten short chains, each
+    from a draw of the normal law at the mode, in place of one long one.
+    """
+    modes, deviations = find_modes(target)
+    shape = (_N_CHAINS, len(modes))
+    y = np.clip(modes + deviations * generator.standard_normal(shape), LOWEST, HIGHEST)
+    height = target.value(y)
+    kept = []
+    for number in range(_N_BURN_IN + _N_KEPT):
+        proposal = y + 2.4 * deviations * generator.standard_normal(shape)
+        is_inside = (proposal > LOWEST) & (proposal < HIGHEST)
+        level = np.where(is_inside, target.value(np.clip(proposal, LOWEST, HIGHEST)), -np.inf)
+        # a standard exponential is minus the log of a uniform
+        is_accepted = -generator.standard_exponential(shape) < level - height
+        y, height = np.where(is_accepted, proposal, y), np.where(is_accepted, level, height)
+        if number >= _N_BURN_IN:
+            kept.append(y)
+    nodes = np.concatenate(kept)
+    weights = np.full(nodes.shape, 1.0 / len(nodes))
+    variances = nodes.var(axis=0)
+    log_h = np.asarray(bessel.log_h(0.5 * target.dimension - 1.0, np.exp(nodes))).mean(axis=0)
+    # a chain that never moved has no spread; the normal law at the mode stands in
+    variances = np.where(variances > 0.0, variances, deviations**2)
+    return LogLaw(nodes, weights, _normal_entropy(variances), log_h, is_followed=True, n_apart=_DRAW_STRIDE)
+
+
+def log_normal_law(target: Target, bound: str = "quadrature") -> LogLaw:
+    """The log-normal law of the greatest bound (vmf_mixtures.md, 5.4c): y ~ Normal(a, b^2).
+
+    "quadrature": E[log H] by 40 Gauss-Hermite nodes. "jensen": log H(sqrt(E kappa^2)), which is no less, since log H is
+    concave in kappa^2. "delta": log H + A' Var/2 at E[kappa], which may be either. With the last two the directions see
+    E[kappa] alone: log H(|w|) is convex in kappa, so that this too keeps a bound a bound.
+    """
+    modes, deviations = find_modes(target)
+    measure = {"quadrature": _by_quadrature, "jensen": _by_jensen, "delta": _by_delta}[bound]
+    a, variances = _ascend(lambda a, v: measure(target, a, v), modes, deviations**2)
+    z, masses = _hermite()
+    nodes = a + np.sqrt(variances) * z
+    weights = np.broadcast_to(masses, nodes.shape)
+    if bound == "jensen":
+        log_h = _jensen_log_h(target, a, variances)[0]
+    elif bound == "delta":
+        log_h = _delta_log_h(target, a, variances)[0]
+    else:
+        log_h = (weights * np.asarray(bessel.log_h(0.5 * target.dimension - 1.0, np.exp(nodes)))).sum(axis=0)
+    return LogLaw(nodes, weights, _normal_entropy(variances), log_h, is_followed=bound == "quadrature")
+
+
+# What a bound has besides the entropy, with its derivatives in a and in the variance: (K,) each.
+_Measured = tuple[Float64Array, Float64Array, Float64Array]
+
+
+def _ascend(
+    measure: Callable[[Float64Array, Float64Array], _Measured], a: Float64Array, variances: Float64Array
+) -> tuple[Float64Array, Float64Array]:
+    """The (a, b^2) that maximise measure + log(b^2)/2, each (K,), by natural gradients with halved steps.
+
+    At the maximum the slope in a is 0 and 1/b^2 is minus twice the slope in b^2. Close to a normal law a whole step
+    lands there; a step that does not gain is taken back and tried at half its length.
+    """
+    value, slope, widening = measure(a, variances)
+    value = value + 0.5 * np.log(variances)
+    length = np.ones_like(a)
+    for _ in range(_MAX_LOG_NORMAL_STEPS):
+        is_narrowing = widening < 0.0
+        # where the bound would have the law ever wider, double its width and see
+        aim = np.where(is_narrowing, -0.5 / np.where(is_narrowing, widening, -1.0), 4.0 * variances)
+        log_step = np.clip(np.log(aim / variances), -2.0, 2.0)
+        move = np.clip(aim * slope, -1.0, 1.0)
+        near = np.maximum(np.abs(move) / np.sqrt(variances), np.abs(log_step))
+        if np.all((near < 1e-10) | (length < 1e-9)):
+            break
+        new_a = np.clip(a + length * move, LOWEST, HIGHEST)
+        new_variances = variances * np.exp(length * log_step)
+        new_value, new_slope, new_widening = measure(new_a, new_variances)
+        new_value = new_value + 0.5 * np.log(new_variances)
+        is_better = (new_value >= value) & (near >= 1e-10)
+        a, variances, value, slope, widening = (
+            np.where(is_better, new, old)
+            for new, old in (
+                (new_a, a),
+                (new_variances, variances),
+                (new_value, value),
+                (new_slope, slope),
+                (new_widening, widening),
+            )
+        )
+        length = np.where(is_better, np.minimum(1.0, 2.0 * length), 0.5 * length)
+    return a, variances
+
+
+def _by_quadrature(target: Target, a: Float64Array, variances: Float64Array) -> _Measured:
+    z, masses = _hermite()
+    deviations = np.sqrt(variances)
+    y = np.clip(a + deviations * z, LOWEST - 10.0, HIGHEST)
+    slope = target.derivatives(y)[0]
+    # Stein: the derivative in the variance is half of E[g''] = E[g' z]/b
+    return (
+        (masses * target.value(y)).sum(axis=0),
+        (masses * slope).sum(axis=0),
+        (masses * slope * z).sum(axis=0) / (2.0 * deviations),
+    )
+
+
+def _by_jensen(target: Target, a: Float64Array, variances: Float64Array) -> _Measured:
+    return _at_the_mean(target, a, variances, *_jensen_log_h(target, a, variances))
+
+
+def _by_delta(target: Target, a: Float64Array, variances: Float64Array) -> _Measured:
+    return _at_the_mean(target, a, variances, *_delta_log_h(target, a, variances))
+
+
+def _at_the_mean(
+    target: Target,
+    a: Float64Array,
+    variances: Float64Array,
+    log_h: Float64Array,
+    log_h_slope: Float64Array,
+    log_h_widening: Float64Array,
+) -> _Measured:
+    """The bound with directions that see E[kappa], for a value of E[log H] and its derivatives."""
+    prior = target.prior
+    kappa = np.exp(a + 0.5 * variances)
+    pull = target.gain_derivatives(kappa)[0] * kappa
+    value = (
+        target.gain(kappa)
+        - target.counts * log_h
+        - ((a - prior.log_mean) ** 2 + variances) / (2.0 * prior.log_variance)
+        - 0.5 * math.log(2.0 * math.pi * prior.log_variance)
+    )
+    slope = pull - target.counts * log_h_slope - (a - prior.log_mean) / prior.log_variance
+    return value, slope, 0.5 * pull - target.counts * log_h_widening - 0.5 / prior.log_variance
+
+
+def _jensen_log_h(target: Target, a: Float64Array, variances: Float64Array) -> _Measured:
+    """log H(exp(a + b^2)), the root of E[kappa^2], and its derivatives in a and b^2."""
+    kappa = np.exp(np.minimum(a + variances, HIGHEST + 10.0))
+    slope = kappa * np.asarray(bessel.mean_resultant_length(target.dimension, kappa))
+    return np.asarray(bessel.log_h(0.5 * target.dimension - 1.0, kappa)), slope, slope
+
+
+def _delta_log_h(target: Target, a: Float64Array, variances: Float64Array) -> _Measured:
+    """log H + A' Var/2 at the mean of kappa, and its derivatives in a and b^2."""
+    dimension = target.dimension
+    kappa = np.exp(a + 0.5 * variances)
+    spread = kappa**2 * np.expm1(variances)
+    length = np.asarray(bessel.mean_resultant_length(dimension, kappa))
+    first = np.asarray(bessel.mean_resultant_derivative(dimension, kappa))
+    # the derivative of A' = 1 - A^2 - (D-1) A/kappa; it only corrects a correction
+    second = -2.0 * length * first - (dimension - 1.0) * (first - length / kappa) / kappa
+    value = np.asarray(bessel.log_h(0.5 * dimension - 1.0, kappa)) + 0.5 * first * spread
+    slope = kappa * (length + 0.5 * second * spread) + first * spread
+    widening = 0.5 * kappa * (length + 0.5 * second * spread) + 0.5 * first * (spread + kappa**2 * np.exp(variances))
+    return value, slope, widening
+
+
+def _hermite() -> tuple[Float64Array, Float64Array]:
+    """Nodes (G, 1) and weights (G, 1) for expectations under the standard normal law."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_HERMITE_NODES)
+    return nodes[:, None], (weights / weights.sum())[:, None]
+
+
+def _normal_entropy(variances: Float64Array) -> Float64Array:
+    return np.asarray(0.5 * np.log(2.0 * math.pi * math.e * variances))
+
+
+# -------------------------------------------------------------------------------- directions and concentrations
+
+
+@dataclass(frozen=True, eq=False)
+class ComponentFactors:
+    """q(mu_k, kappa_k) of K components: what the bound, the labels and the predictions need of it.
+
+    With R (K, D) and mu_0 (D,) those it was made from, E[mu_k] = c_k0 R_k + c_k1 mu_0 and E[kappa_k mu_k] likewise.
+    """
+
+    resultants: Float64Array  # (K, D)
+    mean_direction: Float64Array  # (D,)
+    direction_coefficients: Float64Array  # (K, 2) of E[mu]
+    natural_coefficients: Float64Array  # (K, 2) of E[kappa mu]
+    direction_entropies: Float64Array  # (K,) of mu given kappa, relative to the uniform law
+    concentrations: Float64Array  # (K,) E[kappa]
+    concentration_deviations: Float64Array  # (K,)
+    log_means: Float64Array  # (K,) E[log kappa]
+    log_variances: Float64Array  # (K,)
+    log_h: Float64Array  # (K,) E[log H(kappa)], or what stands for it
+    log_entropies: Float64Array  # (K,) of log kappa
+    nodes: Float64Array  # (G, K) of log kappa, for predictions
+    node_weights: Float64Array  # (G, K)
+
+    @property
+    def mean_directions(self) -> Float64Array:
+        """E[mu] (K, D), inside the sphere."""
+        return self._combined(self.direction_coefficients)
+
+    @property
+    def natural_vectors(self) -> Float64Array:
+        """E[kappa mu] (K, D): what a row is multiplied with."""
+        return self._combined(self.natural_coefficients)
+
+    @property
+    def mean_lengths(self) -> Float64Array:
+        """|E[mu]| (K,)."""
+        along = self.direction_coefficients
+        square = (
+            along[:, 0] ** 2 * np.vecdot(self.resultants, self.resultants)
+            + 2.0 * along[:, 0] * along[:, 1] * (self.resultants @ self.mean_direction)
+            + along[:, 1] ** 2
+        )
+        return np.sqrt(np.maximum(square, 0.0))
+
+    def mean_direction_sum(self) -> Float64Array:
+        """sum_k E[mu_k] (D,)."""
+        along = self.direction_coefficients
+        return np.asarray(along[:, 0] @ self.resultants + along[:, 1].sum() * self.mean_direction)
+
+    def select(self, components: npt.NDArray[np.int64]) -> ComponentFactors:
+        """Some components, in the order given."""
+        return ComponentFactors(
+            self.resultants[components],
+            self.mean_direction,
+            *(part[components] for part in self._by_component()),
+            self.nodes[:, components],
+            self.node_weights[:, components],
+        )
+
+    def _by_component(self) -> tuple[Float64Array, ...]:
+        return (
+            self.direction_coefficients,
+            self.natural_coefficients,
+            self.direction_entropies,
+            self.concentrations,
+            self.concentration_deviations,
+            self.log_means,
+            self.log_variances,
+            self.log_h,
+            self.log_entropies,
+        )
+
+    def _combined(self, coefficients: Float64Array) -> Float64Array:
+        vectors = coefficients[:, :1] * self.resultants
+        vectors += coefficients[:, 1:] * self.mean_direction
+        return vectors
+
+
+def joint_factors(
+    counts: Float64Array, resultants: Float64Array, prior: MixturePrior, make_law: MakeLaw
+) -> ComponentFactors:
+    """The best q(mu, kappa) given counts (K,) and resultants (K, D) (vmf_mixtures.md, 5.6)."""
+    target = JointTarget.of(counts, resultants, prior)
+    law = make_law(target)
+    if not law.is_followed:
+        return _with_law(_directions(counts, resultants, prior, law.concentrations), law)
+    kappa = np.exp(law.nodes)
+    length = natural_length(kappa, target.sums, prior)
+    slope = natural_slope(target.dimension, length)
+    by_power = [law.mean(slope * kappa**power) for power in range(3)]
+    c = prior.mean_concentration
+    order = 0.5 * target.dimension - 1.0
+    entropies = np.asarray(bessel.log_h(order, length, scaled=True)) + length * np.asarray(
+        bessel.mean_resultant_complement(target.dimension, length)
+    )
+    bare = _bare(resultants, prior)
+    return replace(
+        _with_law(bare, law),
+        direction_coefficients=np.stack([by_power[1], c * by_power[0]], axis=1),
+        natural_coefficients=np.stack([by_power[2], c * by_power[1]], axis=1),
+        direction_entropies=law.mean(entropies),
+    )
+
+
+def factorised_directions(
+    factors: ComponentFactors, counts: Float64Array, resultants: Float64Array, prior: MixturePrior
+) -> ComponentFactors:
+    """The best q(mu), for the q(kappa) of `factors` (vmf_mixtures.md, 5.3)."""
+    new = _directions(counts, resultants, prior, factors.concentrations)
+    return replace(
+        factors,
+        resultants=new.resultants,
+        mean_direction=new.mean_direction,
+        direction_coefficients=new.direction_coefficients,
+        natural_coefficients=factors.concentrations[:, None] * new.direction_coefficients,
+        direction_entropies=new.direction_entropies,
+    )
+
+
+def factorised_concentrations(
+    factors: ComponentFactors, counts: Float64Array, resultants: Float64Array, prior: MixturePrior, make_law: MakeLaw
+) -> ComponentFactors:
+    """The best q(kappa), for the q(mu) of `factors` (vmf_mixtures.md, 5.3, 5.4)."""
+    along = factors.direction_coefficients
+    projections = along[:, 0] * np.vecdot(resultants, factors.resultants)
+    projections += along[:, 1] * (resultants @ factors.mean_direction)
+    return _with_law(factors, make_law(ProjectedTarget(counts, prior, projections)))
+
+
+def first_factors(resultants: Float64Array, prior: MixturePrior, concentrations: Float64Array) -> ComponentFactors:
+    """Concentrations as given (K,), for `factorised_directions` to begin with."""
+    return replace(_bare(resultants, prior), concentrations=concentrations)
+
+
+def lower_bound(
+    factors: ComponentFactors, counts: Float64Array, resultants: Float64Array, prior: MixturePrior
+) -> float:
+    """What the components have of the evidence bound, over the uniform law: E[log p(rows, mu, kappa)] + entropy.
+
+    Right for any counts, resultants and prior, not only for those that the factors were made from. Right after
+    `joint_factors` it is the sum of log Z (vmf_mixtures.md, 5.2, 5.6).
+    """
+    order = 0.5 * len(prior.mean_direction) - 1.0
+    natural, along = factors.natural_coefficients, factors.direction_coefficients
+    rows = (
+        natural[:, 0] * np.vecdot(resultants, factors.resultants)
+        + natural[:, 1] * (resultants @ factors.mean_direction)
+        - counts * factors.log_h
+    )
+    agreement = along[:, 0] * (factors.resultants @ prior.mean_direction)
+    agreement += along[:, 1] * float(factors.mean_direction @ prior.mean_direction)
+    c = prior.mean_concentration
+    directions = c * agreement - float(bessel.log_h(order, c)) + factors.direction_entropies
+    spread = factors.log_variances + (factors.log_means - prior.log_mean) ** 2
+    logs = -0.5 * math.log(2.0 * math.pi * prior.log_variance) - spread / (2.0 * prior.log_variance)
+    return float((rows + directions + logs + factors.log_entropies).sum())
+
+
+def _bare(resultants: Float64Array, prior: MixturePrior) -> ComponentFactors:
+    n_components = len(resultants)
+    nothing = np.zeros(n_components)
+    return ComponentFactors(
+        resultants,
+        prior.mean_direction,
+        np.zeros((n_components, 2)),
+        np.zeros((n_components, 2)),
+        *(nothing,) * 7,
+        np.zeros((0, n_components)),
+        np.zeros((0, n_components)),
+    )
+
+
+def _directions(
+    counts: Float64Array, resultants: Float64Array, prior: MixturePrior, concentrations: Float64Array
+) -> ComponentFactors:
+    """Directions with the natural vectors E[kappa] R + C_0 mu_0, whatever the law of kappa."""
+    target = JointTarget.of(counts, resultants, prior)
+    length = natural_length(concentrations, target.sums, prior)
+    slope = natural_slope(target.dimension, length)
+    order = 0.5 * target.dimension - 1.0
+    entropies = np.asarray(bessel.log_h(order, length, scaled=True)) + length * np.asarray(
+        bessel.mean_resultant_complement(target.dimension, length)
+    )
+    c = np.full_like(concentrations, prior.mean_concentration)
+    return replace(
+        _bare(resultants, prior),
+        direction_coefficients=slope[:, None] * np.stack([concentrations, c], axis=1),
+        direction_entropies=entropies,
+    )
+
+
+def _with_law(factors: ComponentFactors, law: LogLaw) -> ComponentFactors:
+    """The same directions with this law of kappa, independent of them."""
+    nodes, node_weights = law.thinned()
+    concentrations = law.concentrations
+    return replace(
+        factors,
+        natural_coefficients=concentrations[:, None] * factors.direction_coefficients,
+        concentrations=concentrations,
+        concentration_deviations=law.concentration_deviations,
+        log_means=law.log_means,
+        log_variances=law.log_variances,
+        log_h=law.log_h,
+        log_entropies=law.entropies,
+        nodes=nodes,
+        node_weights=node_weights,
+    )

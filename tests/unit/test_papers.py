@@ -1,0 +1,77 @@
+"""The scripts in `papers/` run, and their pages say what was measured."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from armillary.datasets import make_vmf_mixture
+
+PAPERS = Path(__file__).parents[2] / "papers"
+STRAUB = PAPERS / "straub2015_small_variance"
+
+
+def module(name):
+    spec = importlib.util.spec_from_file_location(f"straub2015_{name}", STRAUB / f"{name}.py")
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def toy_run(tmp_path_factory):
+    output = tmp_path_factory.mktemp("straub2015")
+    environ = {name: value for name, value in os.environ.items() if name != "ARMILLARY_SHARED_DATA"}
+    command = [sys.executable, STRAUB / "run.py", "--toy", "--output", output]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return output, done.stdout
+
+
+def test_the_run_leaves_results_claims_and_pictures(toy_run):
+    output, _ = toy_run
+    names = {path.name for path in output.iterdir()}
+    pictures = {"figure3.png", "angles.png", "figure6_room_100.png", "figure6_room_80.png"}
+    assert names == pictures | {"results.json", "claims.md"}
+    results = json.loads((output / "results.json").read_text())
+    curves = results["synthetic"]["curves"]
+    found = [line["n_clusters"]["mean"] for line in curves["by_angle"].values()]
+    assert found == sorted(found, reverse=True)  # larger angles, fewer clusters
+    assert curves["by_angle"]["20"]["nmi"]["mean"] > 0.95
+    assert {name for name, stream in results["streams"].items() if "by_angle" in stream} == {"room", "noisy room"}
+
+
+def test_without_recorded_data_the_run_says_what_it_skips(toy_run):
+    output, printed = toy_run
+    reason = "ARMILLARY_SHARED_DATA does not name a data folder"
+    assert f"skipped: {reason}" in " ".join(printed.split())
+    results = json.loads((output / "results.json").read_text())
+    assert results["scenes"] == results["streams"]["corridor"] == {"skipped": reason}
+    assert f"| {reason} | skipped |" in (output / "claims.md").read_text()
+
+
+def test_the_page_of_claims_is_that_of_the_stored_results():
+    results = json.loads((STRAUB / "results.json").read_text())
+    assert results["about"]["size"] == "full"
+    assert (STRAUB / "claims.md").read_text() == module("claims").page(results)
+
+
+def test_sequential_forgets_a_cluster_that_was_away_and_ddp_does_not():
+    baselines = module("baselines")
+    rows, labels, _ = make_vmf_mixture(600, 3, 3, concentration=300.0, min_angle=1.0, random_state=0)
+    frames = [rows, rows[labels != 1], rows]
+    for method, expected in ((baselines.sequential, 4), (baselines.ddp, 3)):
+        ids = method(frames, 0.5)
+        assert len(np.unique(np.concatenate(ids))) == expected, method.__name__
+        # the clusters that stayed keep their ids
+        stayed = labels != 1
+        assert np.array_equal(ids[0][stayed], ids[1])
+        assert np.array_equal(ids[0][stayed], ids[2][stayed])
+        assert (np.array_equal(ids[0], ids[2])) is (expected == 3)
