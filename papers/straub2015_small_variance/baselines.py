@@ -2,6 +2,7 @@
 
 batch         DP-vMF-means on each frame by itself: labels mean nothing beyond their frame
 sequential    DP-vMF-means started from the clusters of the frame before; those that lose all rows are forgotten
+              (`sequential_by_direction` names its clusters by another rule, which matters for what ids are worth)
 ddp           DDP-vMF-means: clusters drift, vanish and return under their ids
 k-means       spherical k-means on each frame by itself, with a number of clusters that must be known
 """
@@ -9,6 +10,7 @@ k-means       spherical k-means on each frame by itself, with a number of cluste
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from itertools import repeat
 from typing import Any
 
@@ -42,11 +44,29 @@ def ddp(
 
 
 def sequential(frames: Frames, max_angle: float) -> Ids:
-    """Each frame starts from the clusters of the one before.
+    """Each frame starts from the clusters of the one before. A cluster keeps its id while rows choose it."""
+    model = DPvMFMeans(max_angle, warm_start=True)
+    names = np.empty(0, np.int64)
+    n_used = 0
+    ids: Ids = []
+    for frame in frames:
+        slots, directions = _after_one_sweep(model, frame, names, n_used)
+        n_used = max(n_used, 1 + int(slots.max()))
+        labels = model.fit_predict(frame)
+        if len(slots) != model.n_clusters_:
+            # rare: clusters came or went in a later sweep too; those nearest to what was there stay
+            angles = sphere.angle(directions[:, None], model.cluster_centers_[None])
+            old, new = linear_sum_assignment(angles)
+            fresh = np.arange(n_used, n_used + model.n_clusters_)
+            fresh[new] = slots[old]
+            slots, n_used = fresh, max(n_used, 1 + int(fresh.max()))
+        names = slots
+        ids.append(names[labels])
+    return ids
 
-    `DPvMFMeans` renumbers what is left when clusters are dropped. So a cluster takes the id of the nearest direction
-    before, one to one, if that is within half of `max_angle`; otherwise it was born, and gets a new id.
-    """
+
+def sequential_by_direction(frames: Frames, max_angle: float) -> Ids:
+    """The same fits under other ids: that of the nearest direction before, one to one, within half of `max_angle`."""
     model = DPvMFMeans(max_angle, warm_start=True)
     names, before = np.empty(0, np.int64), np.empty((0, 3))
     n_used = 0
@@ -56,11 +76,28 @@ def sequential(frames: Frames, max_angle: float) -> Ids:
         angles = sphere.angle(before[:, None], model.cluster_centers_[None])
         old, new = linear_sum_assignment(np.minimum(angles, 0.5 * max_angle))
         is_same = angles[old, new] < 0.5 * max_angle
-        fresh = np.full(model.n_clusters_, -1)
+        fresh = np.arange(n_used, n_used + model.n_clusters_)
         fresh[new[is_same]] = names[old[is_same]]
-        is_born = fresh < 0
-        fresh[is_born] = n_used + np.arange(is_born.sum())
-        n_used += int(is_born.sum())
+        n_used = max(n_used, 1 + int(fresh.max()))
         names, before = fresh, model.cluster_centers_
         ids.append(names[labels])
     return ids
+
+
+def _after_one_sweep(
+    model: DPvMFMeans, frame: np.ndarray, names: np.ndarray, n_used: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ids (K,) and directions (K, 3) after the first sweep of a warm start; slots that got no rows are left out.
+
+    A fit renumbers what is left when clusters are dropped, and does not tell which. `partial_fit` makes the same first
+    sweep and keeps every slot: what it adds to the counts tells.
+    """
+    probe = deepcopy(model).partial_fit(frame)
+    n_born = len(probe.counts_) - len(names)
+    gained, sums = probe.counts_.copy(), probe.resultants_.copy()
+    if len(names):
+        gained[: len(names)] -= model.counts_
+        sums[: len(names)] -= model.resultants_
+    is_chosen = gained > 0.0
+    slots = np.concatenate([names, n_used + np.arange(n_born)])[is_chosen]
+    return slots, sums[is_chosen] / np.linalg.norm(sums[is_chosen], axis=1, keepdims=True)

@@ -194,7 +194,9 @@ def _sequential_forgets(results: Results) -> Verdict:
         f"a wall that leaves the room and comes back (80°, six planes): {kept[0]} ids sequential, {kept[1]} DDP; "
         f"with 2% noise, which keeps every cluster alive, {kept[2]} and {kept[3]}"
     )
-    return measured, HOLDS if kept[0] > kept[1] else FAILS
+    if kept[0] <= kept[1]:
+        return measured, FAILS
+    return measured, HOLDS if kept[2] > kept[3] else PARTLY
 
 
 def _batch_has_no_ids(results: Results) -> Verdict:
@@ -264,7 +266,7 @@ CLAIMS = (
         "sequential DP-vMF-means gives clusters that come back new ids, DDP-vMF-means their old ones",
         "7.2, Fig. 6",
         "streams.py, baselines.py",
-        "fewer ids",
+        "fewer ids; in part: without noise only",
         _sequential_forgets,
     ),
     Claim(
@@ -296,8 +298,8 @@ def _notes(results: Results) -> str:
     drift, n_rows = streams[0][1]["drift_concentration"], streams[0][1]["n_rows"]
     head = f"""## What stands behind the lines
 
-**Settings that the paper leaves open** (Figure 3): {results["synthetic"]["main"]["n_rows"]:,} rows, concentration 325,
-directions at least 18 degrees apart; see `synthetic.py`.
+**Settings that the paper leaves open** (Figure 3) are in `synthetic.py`: concentration 325, directions at least 18
+degrees apart.
 
 **Streams.** `max_angle` 100 degrees as in the paper, and 80. H = 400. The paper's beta = 1e5 weighs memory against
 frames of 300,000 normals; with frames of {n_rows:,} the same balance is beta = {drift:.0f}, which "ddp" means here.
@@ -305,8 +307,13 @@ Agreement is the NMI of ids and planes over the rows of all frames; for recorded
 normals turned into the world by the poses (`streams.py`). Poses of "tum" were measured; those of "corridor" are an
 estimate from its walls, so its known rotation flatters a little.
 
+**Sequential** has no ids of its own. Here a cluster keeps its id while rows choose it, whatever becomes of it; an id
+can so wander to another plane. "Ids by direction" gives a new id to a cluster that jumps by more than half of
+`max_angle`: more ids, each worth more. The paper does not tell its rule, and how "sequential" fares depends on it.
+
 **100 degrees** is more than the right angle between walls: two walls then share a cluster unless stray rows split
-them. On these normals 80 degrees has the better silhouettes and tells walls apart.
+them. In the room, the corridor and NYU v2 an angle of 80 degrees tells walls apart and has the better silhouettes; the
+cluttered desk of "tum" has the better ones at 100.
 
 Every setting, by stream and angle: ids in all / agreement / id changes in 100 sightings / mean silhouette of a frame.
 

@@ -69,7 +69,7 @@ def angles(result: dict[str, Any], n_true: int) -> Figure:
             ax.set_yscale("log")
             _log_ticks(ax.yaxis)
         else:
-            ax.legend(loc="lower center", frameon=False, fontsize=8)
+            ax.legend(loc="lower center" if measure == "nmi" else "lower right", frameon=False, fontsize=8)
         ax.set(xlabel="max_angle, degrees", ylabel=word)
     title = f"Quality over the angle: {result['n_rows']:,} rows, {result['n_runs']} runs, mean and standard deviation"
     return _finished(figure, title)
@@ -96,7 +96,7 @@ def figure_4(result: dict[str, Any], paper_angle: str) -> Figure:
     degrees = [float(angle) for angle in by_angle]
     right.plot(degrees, [line["silhouette"] for line in by_angle.values()], color=BLUE, marker="o", markersize=4)
     right.set(xlabel="max_angle of DP-vMF-means, degrees", ylabel="mean silhouette by cosine")
-    right.xaxis.label.set_color(BLUE)  # each axis in the colour of its curve
+    right.xaxis.label.set_color(BLUE)
     top = right.twiny()
     values = [line["silhouette"] for line in by_number.values()]
     top.plot([int(number) for number in by_number], values, color=ORANGE, marker="s", markersize=4, linestyle="--")
@@ -163,7 +163,9 @@ def _log_ticks(axis: Any) -> None:
 
 def _plain(ax: Axes, *, keep_top: bool = False) -> None:
     ax.tick_params(colors=INK)
-    ax.yaxis.label.set_color(INK)
+    for label in (ax.xaxis.label, ax.yaxis.label):
+        if label.get_color() == "black":  # others have the colour of their curve
+            label.set_color(INK)
     ax.spines["right"].set_visible(False)
     ax.spines["top"].set_visible(keep_top)
     ax.grid(color="#e6e9ef", linewidth=0.6)

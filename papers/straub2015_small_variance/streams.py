@@ -128,6 +128,7 @@ def runs_of(stream: Stream, degrees: float) -> dict[str, Callable[[], baselines.
         "sequential": lambda: baselines.sequential(frames, angle),
         "ddp": ddp(),
         "ddp, known rotation": ddp(rotations=stream.rotations),
+        "sequential, ids by direction": lambda: baselines.sequential_by_direction(frames, angle),
         "k-means, K = 5": lambda: baselines.spherical_kmeans(frames, 5),
         "ddp, beta = 1e5": ddp(drift_concentration=PAPER_DRIFT),
         "ddp, beta / 10": ddp(drift_concentration=stream.drift / 10),

@@ -125,7 +125,7 @@ class Points:
         return Points(self.matrix[numbers], self.dtype, weights, self.is_unit, self.who)
 
     def as_directions(self) -> Points | None:
-        """The rows that are not zero and have weight, made unit: where rows of counts point to; None if there are none."""
+        """The rows that are not zero and have weight, made unit: where counts point to; None if there are none."""
         has_direction = np.asarray((self.matrix != 0).sum(axis=1)).ravel() > 0
         if self.weights is not None:
             has_direction &= self.weights > 0.0
@@ -166,7 +166,7 @@ def as_count_points(X: Any, who: str, sample_weight: Any = None, expected_featur
 
     Filters that bound rounding (kernels/contract.py) hold for rows of length up to 1. A row of zeros is allowed.
     """
-    matrix = as_matrix(X, who, expected_features)
+    matrix: Any = as_matrix(X, who, expected_features)
     is_dense = isinstance(matrix, np.ndarray)
     values = matrix.ravel() if is_dense else matrix.data
     odd = values[~(np.isfinite(values) & (values >= 0))]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,9 @@ from armillary.distributions.log_concentration import (
 # 97 nodes from where the density has fallen by e^-40 on one side to the other: 1e-12 of log Z (tests/oracles).
 _N_NODES = 97
 _FALL = 40.0
+# Nodes at most this many standard deviations apart, and this far in y: log H has singularities pi/2 off the real line.
+_WIDEST_SPACING = 0.25
+_MOST_NODES = 1537
 _MAX_NEWTON_STEPS = 60
 _ZOOM_NODES = 65
 # Every fourth node, 0.75 standard deviations apart, still integrates a normal density to 1e-15.
@@ -46,6 +49,7 @@ _N_CHAINS, _N_BURN_IN, _N_KEPT = 10, 50, 20
 _DRAW_STRIDE = 5
 _HERMITE_NODES = 40
 _MAX_LOG_NORMAL_STEPS = 200
+_FLAT = 1e-7
 
 LOG_NORMAL_BOUNDS = ("quadrature", "jensen", "delta")
 
@@ -103,7 +107,7 @@ MakeLaw = Callable[[Target], LogLaw]
 
 def grid_law(target: Target) -> LogLaw:
     """The law itself, by the trapezoid rule; `log_partition` gives its log Z."""
-    nodes, values, _ = _grid(target)
+    nodes, values = _grid(target)
     peaks = values.max(axis=0)
     masses = _trapezoid(values - peaks)
     total = masses.sum(axis=0)
@@ -112,12 +116,13 @@ def grid_law(target: Target) -> LogLaw:
     # -E[log q] with log q = value - log Z, both from the peak: no large numbers cancel
     entropies = np.log(total * spacing) - (weights * (values - peaks)).sum(axis=0)
     log_h = (weights * np.asarray(bessel.log_h(0.5 * target.dimension - 1.0, np.exp(nodes)))).sum(axis=0)
-    return LogLaw(nodes, weights, entropies, log_h, is_followed=True, n_apart=_NODE_STRIDE)
+    stride = _NODE_STRIDE * ((len(nodes) - 1) // (_N_NODES - 1))
+    return LogLaw(nodes, weights, entropies, log_h, is_followed=True, n_apart=stride)
 
 
 def log_partition(target: Target) -> Float64Array:
     """log Z (K,): the log of the integral of exp(target) over y."""
-    nodes, values, _ = _grid(target)
+    nodes, values = _grid(target)
     peaks = values.max(axis=0)
     return np.asarray(peaks + np.log(_trapezoid(values - peaks).sum(axis=0) * (nodes[1] - nodes[0])))
 
@@ -128,12 +133,17 @@ def _trapezoid(log_values: Float64Array) -> Float64Array:
     return masses
 
 
-def _grid(target: Target) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Equidistant nodes (G, K) around the modes, the target there, and standard deviations at the modes (K,)."""
+def _grid(target: Target) -> tuple[Float64Array, Float64Array]:
+    """Equidistant nodes (G, K) around the modes, and the target there."""
     modes, deviations = find_modes(target)
     low, high = (_edge(target, modes, deviations, side) for side in (-1.0, 1.0))
-    nodes = low + np.linspace(0.0, 1.0, _N_NODES)[:, None] * (high - low)
-    return nodes, target.value(nodes), deviations
+    n_nodes = _N_NODES
+    # the law of a component with few rows can have a long tail or a second mode: there the grid is made finer
+    widest = _WIDEST_SPACING * np.minimum(deviations, 1.0)
+    while n_nodes < _MOST_NODES and np.any(high - low > (n_nodes - 1) * widest):
+        n_nodes = 2 * n_nodes - 1
+    nodes = low + np.linspace(0.0, 1.0, n_nodes)[:, None] * (high - low)
+    return nodes, target.value(nodes)
 
 
 def _edge(target: Target, modes: Float64Array, deviations: Float64Array, side: float) -> Float64Array:
@@ -273,13 +283,14 @@ def _ascend(
         log_step = np.clip(np.log(aim / variances), -2.0, 2.0)
         move = np.clip(aim * slope, -1.0, 1.0)
         near = np.maximum(np.abs(move) / np.sqrt(variances), np.abs(log_step))
-        if np.all((near < 1e-10) | (length < 1e-9)):
+        # the bound is flat here: what is left of it is the square of this
+        if np.all((near < _FLAT) | (length < 1e-6)):
             break
         new_a = np.clip(a + length * move, LOWEST, HIGHEST)
         new_variances = variances * np.exp(length * log_step)
         new_value, new_slope, new_widening = measure(new_a, new_variances)
         new_value = new_value + 0.5 * np.log(new_variances)
-        is_better = (new_value >= value) & (near >= 1e-10)
+        is_better = (new_value >= value) & (near >= _FLAT)
         a, variances, value, slope, widening = (
             np.where(is_better, new, old)
             for new, old in (
@@ -421,31 +432,19 @@ class ComponentFactors:
 
     def select(self, components: npt.NDArray[np.int64]) -> ComponentFactors:
         """Some components, in the order given."""
-        return ComponentFactors(
-            self.resultants[components],
-            self.mean_direction,
-            *(part[components] for part in self._by_component()),
-            self.nodes[:, components],
-            self.node_weights[:, components],
-        )
-
-    def _by_component(self) -> tuple[Float64Array, ...]:
-        return (
-            self.direction_coefficients,
-            self.natural_coefficients,
-            self.direction_entropies,
-            self.concentrations,
-            self.concentration_deviations,
-            self.log_means,
-            self.log_variances,
-            self.log_h,
-            self.log_entropies,
-        )
+        chosen = {name: getattr(self, name)[components] for name in _BY_COMPONENT}
+        at_nodes = {name: getattr(self, name)[:, components] for name in ("nodes", "node_weights")}
+        return replace(self, **chosen, **at_nodes)
 
     def _combined(self, coefficients: Float64Array) -> Float64Array:
         vectors = coefficients[:, :1] * self.resultants
         vectors += coefficients[:, 1:] * self.mean_direction
         return vectors
+
+
+_BY_COMPONENT = tuple(
+    field.name for field in fields(ComponentFactors) if field.name not in ("mean_direction", "nodes", "node_weights")
+)
 
 
 def joint_factors(
@@ -532,13 +531,19 @@ def _bare(resultants: Float64Array, prior: MixturePrior) -> ComponentFactors:
     n_components = len(resultants)
     nothing = np.zeros(n_components)
     return ComponentFactors(
-        resultants,
-        prior.mean_direction,
-        np.zeros((n_components, 2)),
-        np.zeros((n_components, 2)),
-        *(nothing,) * 7,
-        np.zeros((0, n_components)),
-        np.zeros((0, n_components)),
+        resultants=resultants,
+        mean_direction=prior.mean_direction,
+        direction_coefficients=np.zeros((n_components, 2)),
+        natural_coefficients=np.zeros((n_components, 2)),
+        direction_entropies=nothing,
+        concentrations=nothing,
+        concentration_deviations=nothing,
+        log_means=nothing,
+        log_variances=nothing,
+        log_h=nothing,
+        log_entropies=nothing,
+        nodes=np.zeros((0, n_components)),
+        node_weights=np.zeros((0, n_components)),
     )
 
 

@@ -109,9 +109,9 @@ def refuse_weights(points: Points) -> None:
     """A row has one label and counts once: only weights of 1 have a meaning here."""
     if points.weights is not None and np.any(points.weights != 1.0):
         raise InputError(
-            f"`sample_weight` of {points.who} must be None or all 1 for Gibbs sampling, where each row has one label of "
-            f"its own; got weights from {points.weights.min():g} to {points.weights.max():g}. Repeat rows, or use "
-            'inference="variational".'
+            f"`sample_weight` of {points.who} must be None or all 1 for Gibbs sampling, where each row has one label "
+            f"and counts once; got weights from {points.weights.min():g} to {points.weights.max():g}. Repeat rows, or "
+            'use inference="variational".'
         )
 
 

@@ -29,8 +29,8 @@ _BLOCK_ROWS = 1024
 _NARROW = 16
 # Rows worth a thread's while.
 _FEWEST_ROWS = 1024
-# Sparse soft sums: non-zeros a lane must have for each column, so that adding up lanes stays cheap.
-_NONZEROS_PER_COLUMN = 8
+# Responsibilities of sparse rows held at a time: 2 MB.
+_SHARES_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,20 +172,18 @@ class Passes:
 
     def soft_sums(self, rule: AffineRule) -> tuple[DirectionalStatistics, float]:
         """Statistics with every row shared by responsibility, and the evidence."""
-        n_clusters, n_features = rule.vectors.shape
         prepared = self.kernels.prepare(rule)
-        lanes = self._soft_lanes()
-        total = DirectionalStatistics.zero(n_clusters, n_features)
+        total = DirectionalStatistics.zero(*rule.vectors.shape)
+        if self.points.is_sparse:
+            n_blocks = -(-self.points.n_rows * len(rule.vectors) // _SHARES_AT_ONCE)
+            parts = even_ranges(self.points.n_rows, n_blocks)
+            return total, sum(self._add_shared(start, stop, prepared, total) for start, stop in parts)
         evidence = 0.0
 
         def task(lane: int) -> tuple[DirectionalStatistics, float]:
-            # sparse kernels walk clusters for each column: there the partial sum is the transpose of a (D, K) array
-            resultants = (
-                np.zeros((n_features, n_clusters)).T if self.points.is_sparse else np.zeros((n_clusters, n_features))
-            )
-            partial = DirectionalStatistics(np.zeros(n_clusters), resultants)
+            partial = DirectionalStatistics.zero(*rule.vectors.shape)
             part_evidence = 0.0
-            for rows, part in self._blocks_of(*lanes[lane]):
+            for rows, part in self._blocks(lane):
                 part_evidence += self.kernels.add_soft(
                     rows, prepared, self._weights(part), partial.counts, partial.resultants
                 )
@@ -196,8 +194,35 @@ class Passes:
             _add_into(total, result[0])
             evidence += result[1]
 
-        self._workers.run(task, len(lanes), fold)
+        self._workers.run(task, len(self.points.lanes), fold)
         return total, evidence
+
+    def _add_shared(self, start: int, stop: int, prepared: Any, total: DirectionalStatistics) -> float:
+        """Add sparse rows start..stop to `total` by responsibility; return their evidence.
+
+        First the shares, row by row, then the sums, cluster by cluster: no partial sums of K x D, and no dependence on
+        the number of threads.
+        """
+        n_clusters = len(total.counts)
+        rows, weights = self.points.block(start, stop), self._weights(slice(start, stop))
+        shares, log_evidence = np.empty((stop - start, n_clusters)), np.empty(stop - start)
+        lanes = even_ranges(stop - start, min(4 * self._workers.n_threads, stop - start))
+
+        def share(lane: int) -> None:
+            first, last = lanes[lane]
+            self.kernels.responsibilities(
+                cut(rows, first, last), prepared, shares[first:last], log_evidence[first:last]
+            )
+
+        self._workers.run(share, len(lanes))
+        sizes = np.ceil(shares.sum(axis=0)).astype(np.int64)
+        groups = _even_shares(sizes, np.ones(n_clusters, dtype=np.bool_), 2 * self._workers.n_threads)
+
+        def add(group: int) -> None:
+            self.kernels.add_shares(rows, weights, shares, groups[group], total.counts, total.resultants)
+
+        self._workers.run(add, len(groups))
+        return float(log_evidence.sum() if weights is None else weights @ log_evidence)
 
     def responsibilities(self, rule: AffineRule) -> tuple[FloatArray, Float64Array]:
         """Responsibilities (n, K) and log evidence of each row (n,)."""
@@ -289,12 +314,6 @@ class Passes:
         """The rows from..to cut for the threads; only for what does not depend on the cut."""
         n_lanes = min(4 * self._workers.n_threads, -(-(last - first) // _FEWEST_ROWS))
         return [(first + start, first + stop) for start, stop in even_ranges(last - first, n_lanes)]
-
-    def _soft_lanes(self) -> list[tuple[int, int]]:
-        if not self.points.is_sparse:
-            return self.points.lanes
-        worth = int(self.points.matrix.nnz) // (_NONZEROS_PER_COLUMN * self.points.n_features)
-        return even_ranges(self.points.n_rows, min(max(2, worth), len(self.points.lanes)))
 
     def _weights(self, part: slice) -> Float64Array | None:
         return self.points.block_weights(part.start, part.stop)

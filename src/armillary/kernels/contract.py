@@ -197,6 +197,17 @@ class Kernels(Protocol):
     ) -> float:
         """Add each row to every cluster by its responsibility; return the weighted evidence."""
 
+    def add_shares(
+        self,
+        rows: Block,
+        weights: Float64Array | None,
+        shares: Float64Array,
+        is_wanted: npt.NDArray[np.bool_],
+        counts: Float64Array,
+        resultants: Float64Array,
+    ) -> None:
+        """Add each row to `counts` (K,) and `resultants` (K, D) by its shares (n, K), where `is_wanted`."""
+
     def filter_scores(self, rows: Block, rule: Any) -> tuple[FloatArray, float]:
         """Scores (n, K) to decide by, and their doubt: scores that differ by more are in the right order.
 

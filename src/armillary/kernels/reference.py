@@ -164,6 +164,20 @@ def add_soft(
     return float(weight @ log_evidence)
 
 
+def add_shares(
+    rows: Block,
+    weights: Float64Array | None,
+    shares: Float64Array,
+    is_wanted: npt.NDArray[np.bool_],
+    counts: Float64Array,
+    resultants: Float64Array,
+) -> None:
+    """counts += W' 1 and resultants += W' X with W the weighted shares."""
+    weighted = np.where(is_wanted, shares if weights is None else weights[:, None] * shares, 0.0)
+    counts += weighted.sum(axis=0)
+    resultants += weighted.T @ _float64(rows)
+
+
 def filter_scores(rows: Block, rule: AffineRule) -> tuple[FloatArray, float]:
     """Exact, so without doubt."""
     return _scores(rows, rule), 0.0
@@ -316,7 +330,7 @@ def collapsed_log_conditional(
     order = 0.5 * len(row) - 1.0
 
     def log_h_natural(resultants: Float64Array, along: Float64Array) -> Any:
-        square = kappa**2 * np.vecdot(resultants, resultants, axis=0) + 2.0 * kappa * c * along + c**2
+        square = kappa**2 * (resultants**2).sum(axis=0) + 2.0 * kappa * c * along + c**2
         return bessel.log_h(order, np.sqrt(np.maximum(square, 0.0)))
 
     log_scores = (

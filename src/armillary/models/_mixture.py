@@ -97,7 +97,7 @@ class AffineMixture(DensityMixin, UnitVectorEstimator):
             warnings.warn(
                 f"{self._who} used all {run.n_steps} steps and was still gaining. Raise max_iter.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         return state, run, labels.labels, evidence
 

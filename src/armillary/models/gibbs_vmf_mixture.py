@@ -108,7 +108,7 @@ def initial_state(sums: CollapsedSums, prior: MixturePrior, weight_concentration
 
 
 def slice_scales(counts: Float64Array, prior: MixturePrior) -> Float64Array:
-    """A standard deviation of y that is right for large kappa and too small below: n (D-1)/2 is the most information."""
+    """A standard deviation (...) of y: right for kappa well above D, too small below, where rows tell less of kappa."""
     return 1.0 / np.sqrt(1.0 / prior.log_variance + 0.5 * counts * (len(prior.mean_direction) - 1.0))
 
 
@@ -371,10 +371,10 @@ def _keep(chain: GibbsChain, draws: GibbsDraws, number: int) -> None:
 
 
 def log_predictive(passes: Passes, draws: GibbsDraws) -> Float64Array:
-    """Log predictive density of each row of `passes` (n,), with respect to surface measure (vmf_mixtures.md, 6, rule 5).
+    """Log predictive density of each row of `passes` (n,), in nats with respect to surface measure.
 
-    The mean over draws of sum_k (alpha + n_k)/(K alpha + N) C(kappa_k) C(|w_k|) / C(|kappa_k x + w_k|); it integrates
-    to one. n K S evaluations of log H.
+    The mean over draws of sum_k (alpha + n_k)/(K alpha + N) C(kappa_k) C(|w_k|) / C(|kappa_k x + w_k|), which
+    integrates to one (vmf_mixtures.md, 6, rule 5). n K S evaluations of log H.
     """
     scores = log_mean_exp_scores(passes, _predictive_curves(draws))
     return scores - float(sphere.log_area(passes.points.n_features))

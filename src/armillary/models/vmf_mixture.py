@@ -136,7 +136,7 @@ def update(state: State, statistics: DirectionalStatistics, parameters: Paramete
     found = estimate_concentration(dimension, mean_lengths, is_exact=parameters.is_exact)
     return State(
         log_shares(counts),
-        statistics.directions(otherwise=state.directions),
+        np.where(is_there[:, None], statistics.directions(otherwise=state.directions), state.directions),
         found if parameters.is_tied else np.where(is_there, found, state.concentrations),
         anchor,
     )
@@ -210,7 +210,8 @@ class VonMisesFisherMixture(AffineMixture):
     stopping : {"relative", "paper"}, default="relative"
         "paper": stop when the log likelihood gains at most 0.1 or no parameter moves by 0.01.
     initial_concentration : float, default=10.0
-        Of all components in the first step.
+        Of all components in the first step. Low gives a broad start; for groups in a cone far narrower than
+        1/sqrt(initial_concentration) it is too low to tell them apart: raise it there.
     prior_strength : float, default=1.0
         Rows' worth of a prior that draws free concentrations to the pooled one; 0 is maximum likelihood, which is
         unbounded: a component of one row has an infinite concentration.

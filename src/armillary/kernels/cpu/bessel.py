@@ -1,7 +1,7 @@
 """log H_v(k) of one order v inside compiled loops: the two regions of `distributions/bessel.py`, with its coefficients.
 
-An order's tables are made once (`order_tables`) and passed in: numba would freeze a global array into compiled code that
-outlives a change of the numbers. What depends on the order alone (logarithms, Gamma) is one constant of the tables.
+An order's tables are made once (`order_tables`) and passed in: numba would freeze a global array into compiled code
+that outlives a change of the numbers. What depends on the order alone (logarithms, Gamma) is one constant.
 """
 
 from __future__ import annotations

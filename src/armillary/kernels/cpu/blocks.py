@@ -79,10 +79,13 @@ class PreparedRule:
 
     @cached_property
     def padded32(self) -> npt.NDArray[np.float32]:
-        """(D, K) and zero columns up to a multiple of 8: loops over whole vectors take half the time at K = 20."""
+        """(D, K) for CSR rows, with columns of no meaning up to whole cache lines; a row starts where a line does."""
         n_clusters, n_features = self.vectors.shape
-        padded = np.zeros((n_features, -(-n_clusters // 8) * 8), np.float32)
-        padded[:, :n_clusters] = self.vectors.T
+        n_columns = -(-n_clusters // sparse.NARROW) * sparse.NARROW
+        room = np.empty(n_features * n_columns + sparse.NARROW, np.float32)
+        start = -(room.ctypes.data // room.itemsize) % sparse.NARROW
+        padded = room[start : start + n_features * n_columns].reshape(n_features, n_columns)
+        sparse.transpose(self.vectors, padded)
         return padded
 
     @cached_property
@@ -317,7 +320,11 @@ def add_soft(
 ) -> float:
     """Add each row to every cluster by its responsibility; return the weighted evidence."""
     if isinstance(rows, SparseBlock):
-        return float(sparse.add_soft(*rows[:3], rule.matrix, rule.offsets, weights, counts, resultants.T))
+        block = np.empty((len(rows.indptr) - 1, len(rule.vectors)))
+        log_evidence = np.empty(len(block))
+        responsibilities(rows, rule, block, log_evidence)
+        add_shares(rows, weights, block, np.ones(len(counts), np.bool_), counts, resultants)
+        return float(log_evidence.sum() if weights is None else weights @ log_evidence)
     if rows.shape[1] <= SMALL_DIMENSION:
         soft = dense.small(rows.shape[1]).add_soft
         return float(soft(rows, rule.vectors, rule.offsets, weights, counts, resultants))
@@ -327,6 +334,23 @@ def add_soft(
     evidence = float(choose.weigh(weights, block, log_evidence, counts))
     resultants += np.matmul(block.T, rows.astype(np.float64, copy=False))
     return evidence
+
+
+def add_shares(
+    rows: Block,
+    weights: Float64Array | None,
+    shares: Float64Array,
+    is_wanted: npt.NDArray[np.bool_],
+    counts: Float64Array,
+    resultants: Float64Array,
+) -> None:
+    """Add each row to the wanted sums by its shares (n, K)."""
+    if isinstance(rows, SparseBlock):
+        sparse.add_shares(*rows[:3], weights, shares, is_wanted, counts, resultants)
+        return
+    weighted = np.where(is_wanted, shares if weights is None else weights[:, None] * shares, 0.0)
+    counts += weighted.sum(axis=0)
+    resultants += weighted.T @ rows.astype(np.float64, copy=False)
 
 
 def filter_scores(rows: Block, rule: PreparedRule) -> tuple[FloatArray, float]:

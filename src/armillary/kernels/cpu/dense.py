@@ -10,7 +10,7 @@ import numpy as np
 from armillary.kernels.cpu._jit import FILTER, VECTOR_SUMS, kernel
 from armillary.kernels.cpu.choose import exact_score, record, settle_among_all
 from armillary.kernels.cpu.exponential import exp_nonpositive
-from armillary.kernels.cpu.lines import add_to_line, line_length
+from armillary.kernels.cpu.simd import add_to_line, line_length
 
 # Rows per tile: D + 3 float32 arrays of this length stay in the first-level cache up to D = 16.
 _TILE = 256

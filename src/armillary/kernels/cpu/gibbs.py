@@ -45,29 +45,29 @@ def _natural_length(kappa, square, projection, c):
 
 @kernel
 def _caches(rule, sums, tables):
-    """log H(|w_k|) and log H(kappa_k), (K,) each."""
-    concentrations, _, c = rule
+    """log H(|w_k|), log H(kappa_k), log(alpha + n_k) less both, and room for two more: (K,) each."""
+    concentrations, alpha, c = rule
     counts, _, squares, projections = sums
     n_components = counts.shape[0]
     log_h_natural = np.empty(n_components)
     log_h_own = np.empty(n_components)
+    offsets = np.empty(n_components)
     for k in range(n_components):
         log_h_natural[k] = log_h(_natural_length(concentrations[k], squares[k], projections[k], c), tables)
         log_h_own[k] = log_h(concentrations[k], tables)
-    return log_h_natural, log_h_own
+        offsets[k] = math.log(alpha + counts[k]) - log_h_own[k] - log_h_natural[k]
+    return log_h_natural, log_h_own, offsets, np.empty(n_components), np.empty(n_components)
 
 
 @kernel
-def _redraw(before, products, norm, projection, u, rule, sums, log_h_natural, log_h_own, offsets, scratch, tables):
-    """The new label of a row; all but the resultants is brought up to date.
+def _redraw(before, products, norm, projection, u, rule, sums, caches, tables):
+    """The new label of a row; sums and caches are brought up to date, except the resultants.
 
-    products (K,): x.S_k, the row still in S of its own component; norm: x.x; offsets (K,): log(alpha + n_k)
-    - log H(kappa_k) - log H(|w_k|); scratch (2, K).
+    products (K,): x.S_k, with the row still in its own component; norm: x.x; projection: x.mu_0.
     """
     concentrations, alpha, c = rule
     counts, _, squares, projections = sums
-    joined, scores = scratch[0], scratch[1]
-    n_components = counts.shape[0]
+    log_h_natural, log_h_own, offsets, joined, scores = caches
     # the row's own component without it; the last to leave takes the rounding of the sums along
     n_left = counts[before] - 1.0
     square_left, projection_left = 0.0, 0.0
@@ -76,7 +76,7 @@ def _redraw(before, products, norm, projection, u, rule, sums, log_h_natural, lo
         projection_left = projections[before] - projection
     log_h_left = log_h(_natural_length(concentrations[before], square_left, projection_left, c), tables)
     offset_left = math.log(alpha + n_left) - log_h_own[before] - log_h_left
-    for k in range(n_components):
+    for k in range(counts.shape[0]):
         if k != before:
             square = squares[k] + 2.0 * products[k] + norm
             joined[k] = log_h(_natural_length(concentrations[k], square, projections[k] + projection, c), tables)
@@ -100,22 +100,11 @@ def _redraw(before, products, norm, projection, u, rule, sums, log_h_natural, lo
 
 
 @kernel
-def _first_offsets(rule, sums, log_h_natural, log_h_own):
-    """log(alpha + n_k) - log H(kappa_k) - log H(|w_k|), (K,)."""
-    offsets = np.empty(log_h_own.shape[0])
-    for k in range(offsets.shape[0]):
-        offsets[k] = math.log(rule[1] + sums[0][k]) - log_h_own[k] - log_h_natural[k]
-    return offsets
-
-
-@kernel
 def sweep_dense(rows, numbers, projections, key0, key1, rule, sums, labels, tables):
     """A sweep over dense rows."""
     resultants = sums[1]
     n_features, n_components = resultants.shape
-    log_h_natural, log_h_own = _caches(rule, sums, tables)
-    offsets = _first_offsets(rule, sums, log_h_natural, log_h_own)
-    scratch = np.empty((2, n_components))
+    caches = _caches(rule, sums, tables)
     products = np.empty(n_components)
     n_changed = 0
     n_fours = n_features // 4 * 4
@@ -139,20 +128,7 @@ def sweep_dense(rows, numbers, projections, key0, key1, rule, sums, labels, tabl
                 products[k] += x * resultants[d, k]
         before = labels[r]
         u = uniform(key0, key1, numbers[r])
-        label = _redraw(
-            before,
-            products,
-            norm,
-            projections[r],
-            u,
-            rule,
-            sums,
-            log_h_natural,
-            log_h_own,
-            offsets,
-            scratch,
-            tables,
-        )
+        label = _redraw(before, products, norm, projections[r], u, rule, sums, caches, tables)
         if label != before:
             n_changed += 1
             labels[r] = label
@@ -168,9 +144,7 @@ def sweep_sparse(data, indices, indptr, numbers, projections, key0, key1, rule, 
     """A sweep over CSR rows."""
     resultants = sums[1]
     n_components = resultants.shape[1]
-    log_h_natural, log_h_own = _caches(rule, sums, tables)
-    offsets = _first_offsets(rule, sums, log_h_natural, log_h_own)
-    scratch = np.empty((2, n_components))
+    caches = _caches(rule, sums, tables)
     products = np.empty(n_components)
     n_changed = 0
     for r in range(indptr.shape[0] - 1):
@@ -186,20 +160,7 @@ def sweep_sparse(data, indices, indptr, numbers, projections, key0, key1, rule, 
                 products[k] += x * column[k]
         before = labels[r]
         u = uniform(key0, key1, numbers[r])
-        label = _redraw(
-            before,
-            products,
-            norm,
-            projections[r],
-            u,
-            rule,
-            sums,
-            log_h_natural,
-            log_h_own,
-            offsets,
-            scratch,
-            tables,
-        )
+        label = _redraw(before, products, norm, projections[r], u, rule, sums, caches, tables)
         if label != before:
             n_changed += 1
             labels[r] = label
