@@ -13,7 +13,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from armillary.kernels.contract import AffineRule
-from armillary.kernels.cpu import blocks, dense
+from armillary.kernels.cpu import blocks
 from benchmarks import measure
 
 N_ROWS = 32_768
@@ -33,15 +33,15 @@ def compare(n_features: int, n_clusters: int) -> tuple[float, float]:
     rule = blocks.prepare(AffineRule.cosines(rows[:n_clusters].astype(np.float64)))
     labels = np.full(N_ROWS, -1, np.int32)
     changed = np.zeros(n_clusters, np.int64)
-    tile_loop = dense.small(n_features).assign_best
-    margin = rule.margin_from_offset(n_features)
-    arrays = (rule.vectors32, rule.offsets32, margin, rule.vectors, rule.offsets, labels, changed)
+
+    def loop() -> None:
+        blocks._assign_narrow(rows, rule, labels, changed, None, None, None)
 
     def product() -> None:
         for start in range(0, N_ROWS, 1024):
             blocks._assign_listed(rows[start : start + 1024], rule, None, labels[start : start + 1024], changed, None)
 
-    return tuple(1e9 * best_of(7, call) / N_ROWS for call in (lambda: tile_loop(rows, *arrays), product))  # type: ignore[return-value]
+    return tuple(1e9 * best_of(7, call) / N_ROWS for call in (loop, product))  # type: ignore[return-value]
 
 
 def main() -> None:

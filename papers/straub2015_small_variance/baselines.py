@@ -62,7 +62,7 @@ def sequential(frames: Frames, max_angle: float) -> Ids:
             slots, n_used = fresh, max(n_used, 1 + int(fresh.max()))
         names = slots
         ids.append(names[labels])
-    return ids
+    return _without_gaps(ids)
 
 
 def sequential_by_direction(frames: Frames, max_angle: float) -> Ids:
@@ -81,7 +81,7 @@ def sequential_by_direction(frames: Frames, max_angle: float) -> Ids:
         n_used = max(n_used, 1 + int(fresh.max()))
         names, before = fresh, model.cluster_centers_
         ids.append(names[labels])
-    return ids
+    return _without_gaps(ids)
 
 
 def _after_one_sweep(
@@ -101,3 +101,9 @@ def _after_one_sweep(
     is_chosen = gained > 0.0
     slots = np.concatenate([names, n_used + np.arange(n_born)])[is_chosen]
     return slots, sums[is_chosen] / np.linalg.norm(sums[is_chosen], axis=1, keepdims=True)
+
+
+def _without_gaps(ids: Ids) -> Ids:
+    """Ids 0, 1, 2, ...: clusters that were born and gone within a frame leave none."""
+    used = np.unique(np.concatenate(ids))
+    return [np.searchsorted(used, frame) for frame in ids]

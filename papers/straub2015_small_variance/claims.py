@@ -258,21 +258,21 @@ CLAIMS = (
     Claim(
         "over a turn of 90° only DDP-vMF-means is consistent (sequential / DDP / DDP with known rotation)",
         "7.2, Fig. 6",
-        "streams.py, baselines.py",
+        "views.py, baselines.py",
         "agreement of DDP above sequential on all streams; in part: on some",
         _ddp_is_consistent,
     ),
     Claim(
         "sequential DP-vMF-means gives clusters that come back new ids, DDP-vMF-means their old ones",
         "7.2, Fig. 6",
-        "streams.py, baselines.py",
+        "views.py, baselines.py",
         "fewer ids; in part: without noise only",
         _sequential_forgets,
     ),
     Claim(
         "batch DP-vMF-means has no consistency between frames (batch / sequential / DDP)",
         "7.2, Fig. 6",
-        "streams.py, baselines.py",
+        "views.py, baselines.py",
         "at least twice as many changes as DDP, on every stream",
         _batch_has_no_ids,
     ),
@@ -304,7 +304,7 @@ degrees apart.
 **Streams.** `max_angle` 100 degrees as in the paper, and 80. H = 400. The paper's beta = 1e5 weighs memory against
 frames of 300,000 normals; with frames of {n_rows:,} the same balance is beta = {drift:.0f}, which "ddp" means here.
 Agreement is the NMI of ids and planes over the rows of all frames; for recorded streams planes are clusters of all
-normals turned into the world by the poses (`streams.py`). Poses of "tum" were measured; those of "corridor" are an
+normals turned into the world by the poses (`views.py`). Poses of "tum" were measured; those of "corridor" are an
 estimate from its walls, so its known rotation flatters a little.
 
 **Sequential** has no ids of its own. Here a cluster keeps its id while rows choose it, whatever becomes of it; an id

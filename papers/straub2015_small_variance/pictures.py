@@ -13,7 +13,7 @@ from armillary.plots.sphere import PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from streams import Stream
+    from views import Stream
 
 BLUE, ORANGE, GREEN, INK = PALETTE[0], "#c8641a", "#20491b", "#414a59"
 KMEANS_LOOKS = {"k-means, random rows": (ORANGE, "s"), "k-means, k-means++": (GREEN, "^")}

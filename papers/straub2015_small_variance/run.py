@@ -25,8 +25,8 @@ import claims
 import numpy as np
 import pictures
 import scenes
-import streams
 import synthetic
+import views
 from rich.console import Console
 from rich.progress import track as rich_track
 from rich.table import Table
@@ -116,21 +116,21 @@ def run_synthetic(size: Size, output: Path) -> dict[str, Any]:
 def run_streams(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
     """Ids over the frames, for each stream, angle and method."""
     n_rows = 4096
-    made = [streams.turning_room(n_rows, 0.0, size.every), streams.turning_room(n_rows, 0.02, size.every)]
+    made = [views.turning_room(n_rows, 0.0, size.every), views.turning_room(n_rows, 0.02, size.every)]
     results: dict[str, Any] = {}
     if folder is None:
         results |= {"corridor": {"skipped": NO_DATA}, "tum": {"skipped": NO_DATA}}
     else:
-        made += [streams.corridor(folder, size.every), streams.tum(folder, size.every)]
+        made += [views.corridor(folder, size.every), views.tum(folder, size.every)]
     for stream in made:
         by_angle: dict[str, Any] = {}
-        for degrees in (streams.PAPER_ANGLE, streams.NARROW_ANGLE):
+        for degrees in (views.PAPER_ANGLE, views.NARROW_ANGLE):
             runs = {}
             word = f"{stream.name}, {degrees:g} degrees"
-            calls = streams.runs_of(stream, degrees)
+            calls = views.runs_of(stream, degrees)
             for name in track(calls if size.has_variants else SHOWN, word):
                 ids = calls[name]()
-                runs[name] = ids, streams.stability(stream, ids)
+                runs[name] = ids, views.stability(stream, ids)
             by_angle[f"{degrees:g}"] = {name: numbers for name, (_, numbers) in runs.items()}
             if stream.name != "noisy room":
                 figure = pictures.figure_6(stream, {name: runs[name] for name in SHOWN}, degrees)
@@ -151,7 +151,7 @@ def run_scenes(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
         return {"skipped": NO_DATA}
     degrees = (50.0, 60.0, 70.0, 80.0, 90.0, 100.0, 110.0, 120.0)
     result = scenes.measure(scenes.load(folder, size.n_scenes), degrees, range(2, 11), track=track)
-    pictures.save(pictures.figure_4(result, f"{streams.PAPER_ANGLE:g}"), output / "figure4.png")
+    pictures.save(pictures.figure_4(result, f"{views.PAPER_ANGLE:g}"), output / "figure4.png")
     return result
 
 

@@ -172,7 +172,7 @@ def test_the_sampler_keeps_the_joint_law():
 
 @pytest.mark.slow
 def test_the_sampler_keeps_the_joint_law_over_many_steps():
-    result = run_joint_test(sweep_all, n_chains=500, n_steps=2000, n_draws=5000, n_batches=4, seed=2)
+    result = run_joint_test(sweep_all, n_chains=500, n_steps=1000, n_draws=5000, n_batches=4, seed=2)
     assert result.is_passed, result
 
 
@@ -184,7 +184,8 @@ def step_of_the_chain(theta, rows, generator):
         state = State(theta[1][chain], np.full(N_COMPONENTS, 3.0), PRIOR, ALPHA)
         stream = Stream(int(generator.integers(2**62)))
         with open_passes(as_points(matrix, "test"), 1, "test") as passes:
-            whole = GibbsChain(passes, theta[0][chain], state, stream, is_shuffled=chain % 2 == 0)
+            assignment = DrawnAssignment(passes, theta[0][chain], N_COMPONENTS, PRIOR.mean_direction)
+            whole = GibbsChain(assignment, state, stream, is_shuffled=chain % 2 == 0)
             whole.step()
         labels.append(whole.assignment.labels.copy())
         y.append(whole.state.log_concentrations)
@@ -193,7 +194,7 @@ def step_of_the_chain(theta, rows, generator):
 
 @pytest.mark.slow
 def test_the_chain_keeps_the_joint_law():
-    result = run_joint_test(step_of_the_chain, n_chains=30, n_steps=1000, n_draws=5000, n_batches=5, seed=3)
+    result = run_joint_test(step_of_the_chain, n_chains=30, n_steps=500, n_draws=5000, n_batches=5, seed=3)
     assert result.is_passed, result
 
 
@@ -507,12 +508,14 @@ def test_sentences_of_refusal():
     with pytest.raises(InputError) as caught:
         sample(rows, start_labels=np.zeros(9, dtype=np.int32))
     assert str(caught.value) == (
-        "`start_labels` of Model must hold one integer for each of the 90 rows; got shape (9,) of int32."
+        "`start_labels` of Model must hold one integer for each of the 90 rows; got shape (9,) of int32. The "
+        "labels of an EM fit will do."
     )
     with pytest.raises(InputError) as caught:
         sample(rows, start_labels=np.full(90, 4))
     assert str(caught.value) == (
-        "`start_labels` of Model must be from 0 to n_components - 1 = 3; got labels from 4 to 4."
+        "`start_labels` of Model must be from 0 to n_components - 1 = 3; got labels from 4 to 4. Raise "
+        "n_components or renumber them."
     )
     with pytest.raises(ParameterError, match="`thin` of Model"):
         sample(rows, thin=0)

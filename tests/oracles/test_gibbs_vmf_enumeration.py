@@ -340,7 +340,7 @@ def test_all_partitions_have_their_probability_with_concentrations_integrated(n_
 def test_many_more_draws_of_the_whole_sampler(n_rows, n_components, dimension):
     rows, prior, alpha = clumps(n_rows + dimension, n_rows, dimension), prior_of(dimension), 0.6
     exact = posterior_of_partitions(rows, n_components, alpha, integrated_evidence(rows, prior))
-    n_batches, n_sweeps = 50, 400
+    n_batches, n_sweeps = 50, 200
     with (
         open_passes(as_points(rows, "test"), 1, "test") as passes,
         Emitter("test", (), n_rows=n_rows, n_restarts=1, max_steps=1) as emitter,

@@ -805,3 +805,39 @@ def test_bits_do_not_depend_on_where_arrays_lie(dimension, kind, bits_of):
 def test_loops_for_few_columns_are_made_once():
     assert dense.small(3) is dense.small(3)
     assert dense.small(3) is not dense.small(4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dimension", [*range(1, 17), 20])
+def test_labels_and_sums_in_one_reading_are_those_of_two(dimension, dtype):
+    """With ties, refusals, rivals, weights, and tiles that are full or not."""
+    rng = np.random.default_rng(dimension)
+    for n_clusters, n_rows, floor in ((1, 5, -np.inf), (3, 511, 0.3), (7, 1500, -np.inf), (9, 3, 0.5), (30, 2049, 0.9)):
+        rows = units(rng, n_rows, dimension).astype(dtype)
+        rows[n_rows // 2] = rows[0]
+        vectors = units(rng, n_clusters, dimension)
+        vectors[[0, -1]] = rows[0]
+        offsets = rng.standard_normal(n_clusters) if n_clusters == 9 else np.zeros(n_clusters)
+        rivals = rng.random(n_clusters) < 0.3 if n_clusters == 7 else None
+        rule = AffineRule(vectors, offsets, floor, rivals)
+        before = rng.integers(-1, n_clusters, n_rows).astype(np.int32)
+        for weights in (None, rng.random(n_rows)):
+            outcomes = []
+            for kernels in (cpu, reference):
+                labels, changed = before.copy(), np.zeros(n_clusters, np.int64)
+                counts, resultants = np.zeros(n_clusters), np.zeros((n_clusters, dimension))
+                prepared = kernels.prepare(rule)
+                n_changed = kernels.assign_and_add(rows, prepared, weights, labels, changed, counts, resultants)
+                outcomes.append((n_changed, labels, changed, counts, resultants))
+            labels, changed = before.copy(), np.zeros(n_clusters, np.int64)
+            counts, resultants = np.zeros(n_clusters), np.zeros((n_clusters, dimension))
+            n_changed = cpu.assign_best(rows, cpu.prepare(rule), labels, changed)
+            cpu.add_rows(rows, weights, labels, np.ones(n_clusters, np.bool_), counts, resultants)
+            fused, slow = outcomes
+            assert fused[0] == slow[0] == n_changed
+            for one, other in zip(fused[1:], (labels, changed, counts, resultants), strict=True):
+                np.testing.assert_array_equal(one, other)
+            np.testing.assert_array_equal(fused[1], slow[1])
+            np.testing.assert_array_equal(fused[2], slow[2])
+            np.testing.assert_allclose(fused[3], slow[3], rtol=1e-13)
+            np.testing.assert_allclose(fused[4], slow[4], rtol=1e-12, atol=1e-12)

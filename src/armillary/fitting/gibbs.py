@@ -95,12 +95,12 @@ def check_start_labels(start_labels: IntArray, points: Points, n_components: int
     if labels.shape != (points.n_rows,) or labels.dtype.kind not in "iu":
         raise InputError(
             f"`start_labels` of {points.who} must hold one integer for each of the {points.n_rows} rows; "
-            f"got shape {labels.shape} of {labels.dtype}."
+            f"got shape {labels.shape} of {labels.dtype}. The labels of an EM fit will do."
         )
     if labels.min() < 0 or labels.max() >= n_components:
         raise InputError(
             f"`start_labels` of {points.who} must be from 0 to n_components - 1 = {n_components - 1}; "
-            f"got labels from {labels.min()} to {labels.max()}."
+            f"got labels from {labels.min()} to {labels.max()}. Raise n_components or renumber them."
         )
     return labels.astype(np.int32)
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import xlogy
 
 from armillary._typing import Float64Array, FloatArray
 from armillary.fitting.workers import Workers
@@ -90,8 +91,6 @@ class Passes:
         n_clusters = len(rule.vectors)
         prepared = self.kernels.prepare(rule)
         all_clusters = np.ones(n_clusters, dtype=np.bool_)
-        # a device may label and sum from one reading of the rows
-        assign_and_add = getattr(self.kernels, "assign_and_add", None) if bounds is None else None
         n_changed = 0
         changed = np.zeros(n_clusters, dtype=np.int64)
 
@@ -100,16 +99,17 @@ class Passes:
             moved = np.zeros(n_clusters, dtype=np.int64)
             partial = None if into is None else DirectionalStatistics.zero(*rule.vectors.shape)
             for rows, part in self._blocks_of(*lanes[lane]):
-                if partial is not None and assign_and_add is not None:
-                    sums = partial.counts, partial.resultants
-                    n_moved += assign_and_add(rows, prepared, self._weights(part), labels[part], moved, *sums)
-                    continue
-                if bounds is None:
-                    n_moved += self.kernels.assign_best(rows, prepared, labels[part], moved)
-                else:
+                if bounds is not None:
                     n_moved += self.kernels.assign_bounded(rows, prepared, labels[part], moved, bounds(part))
-                if partial is not None:
-                    self._add(rows, part, labels, all_clusters, partial)
+                    if partial is not None:
+                        self._add(rows, part, labels, all_clusters, partial)
+                elif partial is not None:
+                    sums = partial.counts, partial.resultants
+                    n_moved += self.kernels.assign_and_add(
+                        rows, prepared, self._weights(part), labels[part], moved, *sums
+                    )
+                else:
+                    n_moved += self.kernels.assign_best(rows, prepared, labels[part], moved)
             return n_moved, moved, partial
 
         def fold(result: tuple[int, npt.NDArray[np.int64], DirectionalStatistics | None]) -> None:
@@ -255,6 +255,51 @@ class Passes:
 
         self.each_block(task)
         return evidence
+
+    def merged_entropies(self, rule: AffineRule, pairs: npt.NDArray[np.int64]) -> Float64Array:
+        """How the entropy of the labels would change if the clusters of each pair (P, 2) became one: (P,), at most 0.
+
+        The weighted sum over rows of p log p + q log q - (p + q) log(p + q), for the responsibilities p and q of a
+        pair. Changes of pairs that share no cluster add up.
+        """
+        prepared = self.kernels.prepare(rule)
+        first, second = pairs[:, 0], pairs[:, 1]
+
+        def task(lane: int) -> Float64Array:
+            total = np.zeros(len(pairs))
+            for rows, part in self._small_blocks(*self.points.lanes[lane]):
+                table = np.empty((part.stop - part.start, len(rule.vectors)))
+                self.kernels.responsibilities(rows, prepared, table, np.empty(len(table)))
+                own = xlogy(table, table)
+                both = table[:, first] + table[:, second]
+                change = own[:, first] + own[:, second] - xlogy(both, both)
+                weights = self._weights(part)
+                total += change.sum(axis=0) if weights is None else weights @ change
+            return total
+
+        changes = np.zeros(len(pairs))
+        self._workers.run(task, len(self.points.lanes), lambda part: np.add(changes, part, out=changes))
+        return changes
+
+    def map_rows(self, rule: AffineRule, curve: Callable[[Float64Array], Float64Array]) -> Float64Array:
+        """`curve(scores)` of each row (n,): the float64 scores (m, K) of a few rows at a time to one number each."""
+        prepared = self.kernels.prepare(rule)
+        values = np.empty(self.points.n_rows)
+
+        def task(lane: int) -> None:
+            for rows, part in self._small_blocks(*self.points.lanes[lane]):
+                table = np.empty((part.stop - part.start, len(rule.vectors)))
+                self.kernels.scores(rows, prepared, table)
+                values[part] = curve(table)
+
+        self._workers.run(task, len(self.points.lanes))
+        return values
+
+    def _small_blocks(self, first: int, last: int) -> Iterator[tuple[Block, slice]]:
+        """Blocks of at most 1,024 rows, of narrow and sparse rows too: for what needs a table of all clusters."""
+        for rows, part in self._blocks_of(first, last):
+            for start, stop in even_ranges(part.stop - part.start, -(-(part.stop - part.start) // _BLOCK_ROWS)):
+                yield cut(rows, start, stop), slice(part.start + start, part.start + stop)
 
     # ---------------------------------------------------------------------------------------------- scores
 

@@ -149,6 +149,18 @@ class Kernels(Protocol):
         comes from nowhere).
         """
 
+    def assign_and_add(
+        self,
+        rows: Block,
+        rule: Any,
+        weights: Float64Array | None,
+        labels: npt.NDArray[np.int32],
+        changed: npt.NDArray[np.int64],
+        counts: Float64Array,
+        resultants: Float64Array,
+    ) -> int:
+        """`assign_best`, then `add_rows` of every cluster, with the same bits: a device may read the rows only once."""
+
     def assign_bounded(
         self,
         rows: Block,

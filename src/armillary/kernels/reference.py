@@ -75,6 +75,21 @@ def assign_best(rows: Block, rule: AffineRule, labels: npt.NDArray[np.int32], ch
     return int(moved.sum())
 
 
+def assign_and_add(
+    rows: Block,
+    rule: AffineRule,
+    weights: Float64Array | None,
+    labels: npt.NDArray[np.int32],
+    changed: npt.NDArray[np.int64],
+    counts: Float64Array,
+    resultants: Float64Array,
+) -> int:
+    """One after the other."""
+    n_changed = assign_best(rows, rule, labels, changed)
+    add_rows(rows, weights, labels, np.ones(len(counts), dtype=np.bool_), counts, resultants)
+    return n_changed
+
+
 def assign_bounded(
     rows: Block,
     rule: AffineRule,

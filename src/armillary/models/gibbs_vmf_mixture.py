@@ -100,7 +100,8 @@ def initial_state(sums: CollapsedSums, prior: MixturePrior, weight_concentration
     n_features, n_components = sums.resultants.shape
     pooled = np.sqrt(np.maximum(sums.squares, 0.0)).sum() / sums.counts.sum()
     kappa = float(bessel.concentration_from_resultant(n_features, min(float(pooled), 1.0 - _LENGTH_GAP)))
-    y = min(max(math.log(max(kappa, math.exp(LOWEST))), LOWEST + 1.0), HIGHEST - 1.0)
+    # rows can cancel, and their concentration is then 0
+    y = min(math.log(max(kappa, math.exp(LOWEST + 1.0))), HIGHEST - 1.0)
     return State(np.full(n_components, y), np.full(n_components, _WIDTH_PER_MOVE), prior, weight_concentration)
 
 
@@ -262,14 +263,12 @@ def direction_sums(sums: CollapsedSums) -> DirectionSums:
 class GibbsChain:
     """Labels, then concentrations, over and over; draws are keyed by the number of the sweep."""
 
-    def __init__(
-        self, passes: Passes, labels: npt.NDArray[np.int32], state: State, stream: Stream, *, is_shuffled: bool = False
-    ) -> None:
+    def __init__(self, assignment: DrawnAssignment, state: State, stream: Stream, *, is_shuffled: bool = False) -> None:
+        self.assignment = assignment
         self.state = state
         self.n_sweeps = 0
         self._stream = stream
         self._is_shuffled = is_shuffled
-        self.assignment = DrawnAssignment(passes, labels, len(state.log_concentrations), state.prior.mean_direction)
 
     @property
     def n_clusters(self) -> int:
@@ -327,9 +326,8 @@ def sample_posterior(
     alpha = check_positive(weight_concentration, "weight_concentration", points.who)
     refuse_weights(points)
     labels = check_start_labels(start_labels, points, n_components)
-    unfit = State(np.zeros(n_components), np.ones(n_components), prior, alpha)
-    chain = GibbsChain(passes, labels, unfit, stream, is_shuffled=is_shuffled)
-    chain.state = initial_state(chain.assignment.sums, prior, alpha)
+    assignment = DrawnAssignment(passes, labels, n_components, prior.mean_direction)
+    chain = GibbsChain(assignment, initial_state(assignment.sums, prior, alpha), stream, is_shuffled=is_shuffled)
 
     n_sweeps = n_burn_in + n_samples * thin
     n_learning = int(_LEARNING_SHARE * n_burn_in) // _WINDOW * _WINDOW if empirical_bayes else 0

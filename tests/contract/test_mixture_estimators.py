@@ -1,0 +1,59 @@
+"""scikit-learn's own checks of the mixtures, with each expected failure named, strict and justified."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+import armillary
+from armillary import MultinomialMixture, SoftKMeans, VonMisesFisherMixture
+
+ZERO_ROWS = "the check's data has rows of zeros, which have no direction; they are refused with a sentence"
+STARTS = (
+    "the check shuffles rows, and starts are drawn by row; tests/laws and tests/unit have the law from given starts"
+)
+ESTIMATORS = [
+    VonMisesFisherMixture(n_components=2, random_state=0),
+    VonMisesFisherMixture(n_components=2, concentration="free", init="random", n_init=2, random_state=0),
+    VonMisesFisherMixture(n_components=2, assignment="hard", init="random_labels", stopping="paper", random_state=0),
+    SoftKMeans(n_components=2, random_state=0),
+    MultinomialMixture(n_components=2, random_state=0),
+    MultinomialMixture(n_components=2, init="random_labels", random_state=0),
+]
+WITHOUT_DIRECTION = dict.fromkeys(
+    [
+        "check_estimators_dtypes",
+        "check_estimator_sparse_tag",
+        "check_estimator_sparse_array",
+        "check_estimator_sparse_matrix",
+    ],
+    ZERO_ROWS,
+)
+WEIGHTS = dict.fromkeys(
+    ["check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"], STARTS
+)
+EXPECTED_FAILURES: dict[str, dict[str, str]] = {
+    "VonMisesFisherMixture": {**WITHOUT_DIRECTION, **WEIGHTS},
+    "SoftKMeans": {**WITHOUT_DIRECTION, **WEIGHTS},
+    "MultinomialMixture": WEIGHTS,
+}
+
+
+@parametrize_with_checks(
+    ESTIMATORS, expected_failed_checks=lambda estimator: EXPECTED_FAILURES[type(estimator).__name__]
+)
+def test_scikit_learn_contract(estimator, check):
+    with warnings.catch_warnings():
+        # some checks lower max_iter, others have copies of rows; being told so is then what they ask for
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check(estimator)
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED_FAILURES))
+def test_expected_failures_are_still_checks(name):
+    made = getattr(armillary, name)()
+    known = {getattr(check, "func", check).__name__ for _, check in estimator_checks_generator(made)}
+    assert set(EXPECTED_FAILURES[name]) <= known
