@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", type=Path, default=RESULTS / "dp_means.json")
     arguments = parser.parse_args()
-    console = Console()
+    console, load = Console(), measure.load()
     skipped = None
     try:
         pdc: Pdc | None = Pdc(arguments.threads)
@@ -221,6 +221,7 @@ def main() -> None:
     record = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": measure.machine(),
+        "load_before": load,
         "pdc": skipped or {"installed": PDC, "complaints": complaints},
         "threads": arguments.threads,
         "workloads": results,

@@ -25,6 +25,11 @@ def peak_of_peer(workload: str, peer: str, n_steps: int, n_threads: int) -> int:
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
+def load() -> float:
+    """Processes that wanted a core, on average over the last minute: above a few tenths before a run, others ran too."""
+    return round(os.getloadavg()[0], 2)
+
+
 def resident_bytes() -> int:
     """Memory of this process that is in use now."""
     return _status("VmRSS")

@@ -215,7 +215,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", type=Path, default=RESULTS / "streams.json")
     arguments = parser.parse_args()
-    console = Console()
+    console, load = Console(), measure.load()
     warnings.simplefilter("ignore", ConvergenceWarning)
     # the long stream first: large frames would leave the allocator with memory to give
     long = run_long(arguments.long_frames, arguments.long_rows, arguments.threads)
@@ -228,6 +228,7 @@ def main() -> None:
     record = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": measure.machine(),
+        "load_before": load,
         "threads": arguments.threads,
         "W1s": by_angle,
         "long": long,

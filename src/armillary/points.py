@@ -17,7 +17,15 @@ import numpy.typing as npt
 
 from armillary._typing import Float64Array, FloatArray
 from armillary.exceptions import InputError
-from armillary.validation import as_matrix, check_sample_weight, computing_dtype, is_unit, unit_block, unit_matrix
+from armillary.validation import (
+    as_matrix,
+    check_columns,
+    check_sample_weight,
+    computing_dtype,
+    is_unit,
+    unit_block,
+    unit_matrix,
+)
 
 # Bytes up to which a converted copy is kept rather than made anew in every pass.
 CONVERT_AT_ONCE = 1 << 28
@@ -169,10 +177,15 @@ def as_count_points(X: Any, who: str, sample_weight: Any = None, expected_featur
     matrix: Any = as_matrix(X, who, expected_features)
     is_dense = isinstance(matrix, np.ndarray)
     values = matrix.ravel() if is_dense else matrix.data
+    if not is_dense:
+        check_columns(matrix, who)
     odd = values[~(np.isfinite(values) & (values >= 0))]
     if odd.size:
+        came = "NaN" if np.isnan(odd[0]) else f"{odd[0]:g}"
+        # scikit-learn's checks look for the first words
+        begin = f"Negative values in data passed to {who}: " if odd[0] < 0 else ""
         raise InputError(
-            f"X of {who} must hold counts, finite and not negative; got {odd[0]:g} among them. Give raw term counts."
+            f"{begin}X of {who} must hold counts, finite and not negative; got {came} among them. Give raw term counts."
         )
     weights = check_sample_weight(sample_weight, matrix.shape[0], who)
     largest = float(values.max(initial=0)) or 1.0

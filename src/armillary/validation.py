@@ -301,6 +301,11 @@ def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str, what: str) -> sp.c
     return type(matrix)((data.astype(dtype, copy=False), matrix.indices, indptr), shape=matrix.shape)
 
 
+def check_columns(matrix: sp.csr_array | sp.csr_matrix, who: str, what: str = "X") -> None:
+    """Refuse a CSR matrix with column numbers outside its shape."""
+    _refuse_columns(matrix.indices, np.diff(matrix.indptr), 0, matrix.shape[1], who, what)
+
+
 def _refuse_columns(
     columns: npt.NDArray[Any], lengths: npt.NDArray[Any], first_row: int, n_features: int, who: str, what: str
 ) -> None:

@@ -27,7 +27,7 @@ from armillary.persistence import archive, schema
 
 SAVE_AGAIN = "Save the model again, or fetch the file again from where it came."
 UPGRADE = "Upgrade: pip install --upgrade armillary."
-CLASSES = "SphericalKMeans, DPvMFMeans, DDPvMFMeans"
+CLASSES = ", ".join(schema.MODELS)
 
 
 def rows(n=60, seed=0):
@@ -853,7 +853,7 @@ def test_the_schema_lists_every_public_class():
         assert schema.class_named(name) is getattr(armillary, name)
 
 
-@pytest.mark.parametrize("name", list(schema.MODELS))
+@pytest.mark.parametrize("name", ["SphericalKMeans", "DPvMFMeans", "DDPvMFMeans"])
 def test_the_schema_lists_every_fitted_attribute(name):
     model = getattr(armillary, name)().fit(rows()).partial_fit(rows())
     known = [field.name for field in schema.MODELS[name].fields]

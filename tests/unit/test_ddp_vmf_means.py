@@ -903,10 +903,37 @@ def test_a_rotation_that_is_none_is_refused(rotation, sentence):
     assert pickle.dumps(published(model)) == before
 
 
-@pytest.mark.parametrize("method", ["predict", "score"])
-def test_an_unfitted_model_says_so(method):
+@pytest.mark.parametrize("method", ["predict", "score", "record"])
+@pytest.mark.parametrize("allow_missing", [False, True])
+def test_an_unfitted_model_says_so(method, allow_missing):
     with pytest.raises(NotFittedError, match="This DDPvMFMeans instance is not fitted yet"):
-        getattr(DDPvMFMeans(), method)(frame(0))
+        getattr(DDPvMFMeans(allow_missing=allow_missing), method)(*[frame(0)] * (method != "record"))
+
+
+@pytest.mark.parametrize("allow_missing", [False, True])
+def test_frames_that_are_none(allow_missing):
+    """Every frame goes through the gate, missing rows allowed or not, and through any door."""
+    model = DDPvMFMeans(allow_missing=allow_missing).partial_fit(frame(0))
+    for method in ("fit", "partial_fit", "predict"):
+        for wrong, words in (
+            ([[1.0, 2.0, 3.0], [1.0, 2.0]], "must be a 2-D array, one row per vector; got a row 0 of length 3"),
+            (np.ones(3), r"must be a 2-D array, one row per vector; got 1-D of shape \(3,\)"),
+            (np.ones((2, 1)), "at least 2 columns; got 1 feature|X has 1 features, but DDPvMFMeans is expecting 3"),
+            (np.empty((0, 1)), "at least 2 columns|X has 1 features|at least one row; got 0 sample"),
+            ("rows", "must hold real numbers; got strings"),
+        ):
+            with pytest.raises(InputError, match=words):
+                getattr(model, method)(wrong)
+    assert model.n_steps_ == 1
+
+
+def test_weight_on_missing_rows_alone_is_a_step_without_rows():
+    model = DDPvMFMeans(0.5, allow_missing=True).partial_fit(frame(0, 1))
+    rows = frame(0)
+    rows[3] = np.nan
+    model.partial_fit(rows, sample_weight=np.eye(10)[3])
+    assert (model.n_clusters_, model.steps_unseen_.tolist()) == (0, [1, 1])
+    np.testing.assert_array_equal(model.labels_, model.predict(rows))
 
 
 def test_parameters_are_stored_untouched_and_cloned():

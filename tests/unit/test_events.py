@@ -7,8 +7,9 @@ import logging
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from armillary import SphericalKMeans
+from armillary import DDPvMFMeans, DPvMFMeans, SphericalKMeans
 from armillary.exceptions import ParameterError
 from armillary.fitting.events import Emitter, FitEvent, observers
 
@@ -81,6 +82,21 @@ def test_events_come_in_order_with_what_is_known():
     seconds = [event.seconds for event in seen]
     assert seconds[0] == 0.0
     assert seconds == sorted(seconds)
+
+
+def test_the_lives_of_a_step_are_told_at_its_end_only():
+    seen: list[FitEvent] = []
+    with emitter_for(seen.append) as emitter:
+        emitter.step(restart=1, step=1, n_clusters=3, objective=0.5)
+        emitter.keep(restart=1, step=1, n_clusters=3, objective=0.5)
+        emitter.lives(births=(7, 8), revivals=(2,), deaths=(0, 1))
+    assert kinds(seen) == ["start", "step", "end"]
+    assert [(event.births, event.revivals, event.deaths) for event in seen] == [
+        ((), (), ()),
+        ((), (), ()),
+        ((7, 8), (2,), (0, 1)),
+    ]
+    assert (seen[-1].n_clusters, seen[-1].objective) == (3, 0.5)
 
 
 def test_an_end_without_keep_repeats_the_last_step():
@@ -157,6 +173,29 @@ def test_a_model_whose_observer_raises_is_as_it_was(moment):
     assert before.keys() == after.keys()
     for name, value in before.items():
         np.testing.assert_array_equal(value, after[name])
+
+
+@pytest.mark.parametrize("model", [DPvMFMeans(0.5), DDPvMFMeans(0.5)], ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("moment", ["start", "step", "end"])
+def test_a_model_that_finds_clusters_is_as_it_was_too(model, moment):
+    def raising(event):
+        heard.append(event)
+        if event.kind == moment:
+            raise KeyboardInterrupt
+
+    heard: list[FitEvent] = []
+    model = clone(model).fit(np.eye(3)).partial_fit(np.eye(3)[:1])
+    before = copy.deepcopy({name: value for name, value in vars(model).items() if name.endswith("_")})
+    model.set_params(callbacks=raising)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(np.eye(4))
+    after = {name: value for name, value in vars(model).items() if name.endswith("_")}
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        np.testing.assert_array_equal(value, after[name])
+    assert heard[-1].kind == ("start" if moment == "start" else "end")
+    # counting from what was: clusters are known as soon as there was a step
+    assert [event.n_clusters for event in heard if event.kind == "step"] == [4] * (len(heard) - 1 - (moment != "start"))
 
 
 # ------------------------------------------------------------------------------------------------------- silence

@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from armillary import SphericalKMeans, points
+from armillary import DDPvMFMeans, DPvMFMeans, SphericalKMeans, points
 from armillary.exceptions import InputError, InputTypeError, ParameterError
 from armillary.fitting.passes import Passes
 
@@ -877,3 +877,160 @@ def test_what_a_model_learned_is_its_own():
     given[:], weights[:], start[:] = 7.0, 7.0, 7.0
     for name in FITTED:
         np.testing.assert_array_equal(getattr(fitted, name), before[name], err_msg=name)
+
+
+# ------------------------------------------------------------------------- models that find the number of clusters
+
+FINDERS = {"DPvMFMeans": DPvMFMeans, "DDPvMFMeans": DDPvMFMeans}
+finders = pytest.mark.parametrize("finder", FINDERS.values(), ids=FINDERS)
+METHODS = {
+    "DPvMFMeans": ["fit", "partial_fit", "predict", "similarities", "score", "fit_predict"],
+    "DDPvMFMeans": ["fit", "partial_fit", "partial_fit_predict", "predict", "score", "fit_predict"],
+}
+
+
+def assert_same_state(one, other):
+    """Equal bits in every fitted attribute."""
+    mine, yours = ({n: v for n, v in vars(each).items() if n.endswith("_")} for each in (one, other))
+    assert mine.keys() == yours.keys()
+    for name, value in mine.items():
+        np.testing.assert_array_equal(value, yours[name], err_msg=name)
+
+
+@finders
+@pytest.mark.parametrize("make", [rows, units])
+@pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
+def test_finders_take_whatever_holds_the_rows(finder, make, hold):
+    given, held = make(), hold(make())
+    expected, found = finder(0.5, n_threads=1).fit(given), finder(0.5, n_threads=1).fit(held)
+    if not hasattr(held, "columns"):
+        assert_same_state(found, expected)
+    np.testing.assert_array_equal(found.labels_, expected.labels_)
+    np.testing.assert_array_equal(found.predict(held), found.labels_)
+    assert found.score(held) == expected.score(given)
+    found.partial_fit(held)
+    np.testing.assert_array_equal(found.labels_, expected.partial_fit(given).labels_)
+
+
+@finders
+@pytest.mark.parametrize("make", [rows, units])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_finders_take_memory_maps(tmp_path, finder, make, dtype):
+    given = make(dtype=dtype)
+    held = mapped(tmp_path, given)
+    expected, found = finder(0.5, n_threads=1).fit(given), finder(0.5, n_threads=1).fit(held)
+    assert_same_state(found, expected)
+    np.testing.assert_array_equal(found.predict(held), expected.labels_)
+
+
+@finders
+@pytest.mark.parametrize("n_features", [3, 20])
+def test_finders_convert_large_rows_block_by_block(tmp_path, monkeypatch, finder, n_features):
+    given = rows(5000, n_features, np.float32)
+    weights = np.random.default_rng(1).choice([0.0, 1.0, 2.0], size=5000)
+    angle = 0.6 if n_features == 3 else 1.2
+    expected = finder(angle, n_threads=1, tol=1e-2).fit(given, sample_weight=weights)
+    monkeypatch.setattr(points, "CONVERT_AT_ONCE", 1000)
+    for held in (given, mapped(tmp_path, given)):
+        found = finder(angle, n_threads=1, tol=1e-2).fit(held, sample_weight=weights)
+        assert_same_state(found, expected)
+        np.testing.assert_array_equal(found.predict(held), expected.labels_)
+
+
+@finders
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil"])
+def test_finders_take_sparse_forms(finder, form):
+    given = sparse_rows()
+    expected = finder(0.7, n_threads=1).fit(sp.csr_array(given))
+    held = getattr(sp, f"{form}_array")(given)
+    found = finder(0.7, n_threads=1).fit(held)
+    assert_same_state(found, expected)
+    np.testing.assert_array_equal(found.predict(held), expected.labels_)
+
+
+@finders
+def test_finders_never_make_rows_dense(monkeypatch, finder):
+    def refuse(self, *arguments, **options):
+        raise AssertionError("rows were made dense")
+
+    held = sp.csr_array(sparse_rows())
+    for owner in (sp.csr_array, sp.csr_matrix):
+        monkeypatch.setattr(owner, "toarray", refuse)
+        monkeypatch.setattr(owner, "todense", refuse)
+    fitted = finder(0.4, n_threads=1).fit(held, sample_weight=np.linspace(0.0, 1.0, 90))
+    assert fitted.n_clusters_ > 3
+    fitted.partial_fit(held)
+    fitted.predict(held, reject=True)
+    fitted.score(held)
+
+
+@finders
+@pytest.mark.parametrize(("given", "sentence"), BAD_ROWS.values(), ids=BAD_ROWS)
+def test_finders_refuse_bad_rows_and_change_nothing(finder, given, sentence):
+    fitted = finder(0.5, n_threads=1).fit(frame(pd.DataFrame))
+    before = snapshot(fitted)
+    for method in METHODS[finder.__name__]:
+        if finder is DDPvMFMeans and getattr(given, "shape", None) == (0, 3) and method != "score":
+            continue  # a step without rows, and nothing to predict
+        with pytest.raises(InputError) as caught:
+            getattr(fitted, method)(given)
+        assert str(caught.value).startswith(sentence.replace("SphericalKMeans", finder.__name__))
+        assert_unchanged(fitted, before)
+
+
+@finders
+@pytest.mark.parametrize("hold", [np.array, sp.csr_array, pd.DataFrame], ids=["dense", "sparse", "frame"])
+def test_finders_refuse_another_number_of_columns(finder, hold):
+    fitted = finder(0.5, n_threads=1).fit(rows())
+    before = snapshot(fitted)
+    for method in METHODS[finder.__name__]:
+        if method in ("fit", "fit_predict"):
+            continue
+        with pytest.raises(InputError) as caught:
+            getattr(fitted, method)(hold(rows(n_features=4)))
+        assert str(caught.value) == (
+            f"X has 4 features, but {finder.__name__} is expecting 3 features as input, as in its fit. "
+            "Give vectors of the same embedding."
+        )
+        assert_unchanged(fitted, before)
+
+
+@finders
+def test_finders_refuse_one_column(finder):
+    with pytest.raises(InputError, match=r"at least 2 columns; got 1 feature\(s\) \(shape=\(90, 1\)\)"):
+        finder().fit(rows()[:, :1])
+
+
+@finders
+@pytest.mark.parametrize("weights", [np.ones(89), np.full(90, -1.0), np.full(90, np.nan), np.zeros(90), ["a"] * 90])
+def test_finders_refuse_bad_weights(finder, weights):
+    fitted = finder(0.5, n_threads=1).fit(rows())
+    before = snapshot(fitted)
+    for method in ("fit", "partial_fit", "score"):
+        with pytest.raises(InputError, match=f"`sample_weight` of {finder.__name__} must"):
+            getattr(fitted, method)(rows(), sample_weight=weights)
+        assert_unchanged(fitted, before)
+
+
+@finders
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_finders_keep_names_and_refuse_others(finder, kind):
+    fitted = finder(0.5, n_threads=1).fit(frame(kind))
+    assert fitted.feature_names_in_.tolist() == NAMES
+    np.testing.assert_array_equal(fitted.predict(frame(kind)), fitted.labels_)
+    before = snapshot(fitted)
+    for method in ("predict", "partial_fit", "score"):
+        with pytest.raises(ValueError, match=r"(?s)feature names should match.*unseen at fit time:\n- down"):
+            getattr(fitted, method)(frame(kind, names=["east", "north", "down"]))
+    assert_unchanged(fitted, before)
+    assert fitted.partial_fit(frame(kind)).feature_names_in_.tolist() == NAMES
+    assert not hasattr(fitted.fit(rows()), "feature_names_in_")
+
+
+@finders
+def test_finders_give_a_row_alone_the_label_it_has_among_others(finder):
+    for n_features in (3, 20):
+        given = rows(60, n_features)
+        fitted = finder(0.8, n_threads=1).fit(given)
+        alone = [fitted.predict(given[number : number + 1]).item() for number in range(60)]
+        assert alone == fitted.labels_.tolist()

@@ -39,8 +39,9 @@ def test_import_is_light():
     assert "numpy" not in loaded
 
 
-def test_a_model_is_made_without_compiler_plots_or_progress():
-    loaded = loaded_after("from armillary import SphericalKMeans; SphericalKMeans(3)")
+@pytest.mark.parametrize("model", ["SphericalKMeans", "DPvMFMeans", "DDPvMFMeans"])
+def test_a_model_is_made_without_compiler_plots_or_progress(model):
+    loaded = loaded_after(f"from armillary import {model}; {model}(3)")
     assert "sklearn" in loaded
     assert not loaded & {"numba", "llvmlite", "matplotlib", "rich", "safetensors"}
 
@@ -49,7 +50,10 @@ def test_dir_lists_the_public_names_and_rooms():
     expected = [
         "DDPvMFMeans",
         "DPvMFMeans",
+        "MultinomialMixture",
+        "SoftKMeans",
         "SphericalKMeans",
+        "VonMisesFisherMixture",
         "__version__",
         "datasets",
         "distributions",

@@ -47,12 +47,11 @@ class UnitVectorEstimator(BaseEstimator):
         return self._gate(X, sample_weight, is_new=is_new, make=as_points)
 
     def _gate(self, X: Any, sample_weight: Any, *, is_new: bool, make: Callable[..., Points]) -> Points:
-        if is_new:
-            self._check_names(X, is_new=True)
-            return make(X, self._who, sample_weight)
-        check_is_fitted(self)
-        points = make(X, self._who, sample_weight, expected_features=self.n_features_in_)
-        self._check_names(X, is_new=False)
+        if not is_new:
+            check_is_fitted(self)
+        expected = None if is_new else self.n_features_in_
+        points = make(X, self._who, sample_weight, expected_features=expected)
+        self._check_names(X, is_new=is_new)
         return points
 
     def _check_names(self, X: Any, *, is_new: bool) -> None:

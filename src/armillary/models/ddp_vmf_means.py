@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple, Self, cast
 
@@ -103,6 +103,11 @@ class State:
         return State(
             self.ids[which], self.directions[which], self.weights[which], self.steps_unseen[which], self.next_id
         )
+
+    def known(self) -> State:
+        """The clusters of the last step; where it had none, all that are remembered."""
+        is_seen = self.steps_unseen == 0
+        return self.select(is_seen) if is_seen.any() else self
 
 
 @dataclass(frozen=True)
@@ -477,18 +482,12 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
         check_is_fitted(self)
         points, is_present, _ = self._present(X, None, is_new=False)
         parameters = Parameters.check(self, points)
-        known = self._known()
-        assignment = HardAssignment(int(is_present.sum()), is_bounded=False)
-        if points is not None and len(known.ids):
-            rule = AffineRule.cosines(known.directions, parameters.floor if reject else -math.inf)
-            with self._passes(points) as passes:
-                passes.assign(rule, assignment.labels)
-        return assignment.names(known.ids, is_present)
+        return self._nearest(points, is_present, self._state(), parameters.floor if reject else -math.inf)
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Minus the sum of cosine distances of the rows of X to the clusters that `predict` gives: 0 is perfect."""
         points = self._points(X, sample_weight, is_new=False)
-        known = self._known()
+        known = self._state().known()
         assignment = HardAssignment(points.n_rows, is_bounded=False)
         with self._passes(points) as passes:
             _, statistics = assignment.sweep(passes, AffineRule.cosines(known.directions))
@@ -518,9 +517,9 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
             max_steps=parameters.max_iter,
         )
         with emitter:
-            if points is None:
+            if points is None or points.total_weight == 0.0:
                 run, state = None, tracks
-                labels = HardAssignment(int(is_present.sum()), is_bounded=False).names(tracks.ids, is_present)
+                labels = self._nearest(points, is_present, state, -math.inf)
             else:
                 counted = points.counted()
                 with self._passes(points) as passes:
@@ -572,20 +571,26 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
         if not is_present.all():
             matrix = matrix[is_present]
             weights = None if weights is None else weights[is_present]
-        if matrix.shape[0] == 0 or (weights is not None and not weights.any()):
+        if matrix.shape[0] == 0:
             return None, is_present, matrix.shape[1]
-        return as_points(matrix, self._who, weights), is_present, matrix.shape[1]
+        # all weight may be on rows that are missing: that is a step without rows, not an error
+        return replace(as_points(matrix, self._who), weights=weights), is_present, matrix.shape[1]
 
     def _state(self) -> State:
         return State(
             self.cluster_ids_, self.memory_directions_, self.memory_weights_, self.steps_unseen_, self.next_id_
         )
 
-    def _known(self) -> State:
-        """The clusters of the last step; where it had none, all that are remembered."""
-        state = self._state()
-        is_seen = state.steps_unseen == 0
-        return state.select(is_seen) if is_seen.any() else state
+    def _nearest(
+        self, points: Points | None, is_present: npt.NDArray[np.bool_], state: State, floor: float
+    ) -> IntArray:
+        """Ids of the nearest known clusters (n,); -1 for rows that are missing or below `floor` of all."""
+        known = state.known()
+        assignment = HardAssignment(int(is_present.sum()), is_bounded=False)
+        if points is not None and len(known.ids):
+            with self._passes(points) as passes:
+                passes.assign(AffineRule.cosines(known.directions, floor), assignment.labels)
+        return assignment.names(known.ids, is_present)
 
     def _warn(self, run: Run[Any]) -> None:
         warnings.warn(

@@ -211,5 +211,10 @@ class MultinomialMixture(AffineMixture):
     def _log_base(self, points: Points) -> float:
         return 0.0
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
+
     def _n_parameters(self) -> int:
         return int(self.feature_probabilities_.size - 1)

@@ -1,0 +1,213 @@
+"""Mixtures beside their peers, in one run, as ratios. Results go to benchmarks/results/mixtures.json.
+
+    python -m benchmarks.mixtures [--repeats 5] [--threads 2]
+
+W1   300,000 x 3, K = 7: one EM iteration of VonMisesFisherMixture beside those of scikit-learn's GaussianMixture and
+     BayesianGaussianMixture with spherical covariances, from the same directions
+W3   18,744 x 53,975 CSR, K = 20: one EM iteration beside one plain step of spherical k-means, and what a fit adds to
+     memory, in arrays of K x D float64
+
+The time of an iteration is (time of n iterations - time of 1) / (n - 1), so that checks and set-up drop out. Peers take
+turns in every repeat, and the median over the repeats counts; beside it stands the fastest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
+from threadpoolctl import threadpool_limits
+
+from armillary import SoftKMeans, SphericalKMeans, VonMisesFisherMixture
+from benchmarks import measure, workloads
+
+RESULTS = Path(__file__).parent / "results"
+Fit = Callable[[workloads.Workload, int, int], int]  # rows, iterations, threads -> iterations really done
+
+
+def _mixture(concentration: str, assignment: str = "soft") -> Fit:
+    def fit(work: workloads.Workload, n_steps: int, n_threads: int) -> int:
+        model = VonMisesFisherMixture(
+            work.n_clusters,
+            concentration=concentration,
+            assignment=assignment,
+            init=work.starts,
+            max_iter=n_steps,
+            tol=0.0,
+            n_threads=n_threads,
+        )
+        return int(model.fit(work.rows).n_iter_)
+
+    return fit
+
+
+def _soft(work: workloads.Workload, n_steps: int, n_threads: int) -> int:
+    model = SoftKMeans(work.n_clusters, init=work.starts, max_iter=n_steps, tol=0.0, n_threads=n_threads)
+    return int(model.fit(work.rows).n_iter_)
+
+
+def _lloyd(work: workloads.Workload, n_steps: int, n_threads: int) -> int:
+    model = SphericalKMeans(
+        work.n_clusters,
+        init=work.starts,
+        max_iter=n_steps,
+        tol=0.0,
+        algorithm="lloyd",
+        empty_clusters="keep",
+        n_threads=n_threads,
+    )
+    return int(model.fit(work.rows).n_iter_)
+
+
+def _gaussian(work: workloads.Workload, n_steps: int, n_threads: int) -> int:
+    with threadpool_limits(n_threads):
+        model = GaussianMixture(
+            work.n_clusters,
+            covariance_type="spherical",
+            max_iter=n_steps,
+            tol=0.0,
+            means_init=work.starts,
+            weights_init=np.full(work.n_clusters, 1.0 / work.n_clusters),
+            precisions_init=np.full(work.n_clusters, 10.0),
+        )
+        return int(model.fit(work.rows).n_iter_)
+
+
+def _bayesian_gaussian(work: workloads.Workload, n_steps: int, n_threads: int) -> int:
+    with threadpool_limits(n_threads):
+        model = BayesianGaussianMixture(
+            n_components=work.n_clusters,
+            covariance_type="spherical",
+            max_iter=n_steps,
+            tol=0.0,
+            init_params="random_from_data",
+            random_state=0,
+        )
+        return int(model.fit(work.rows).n_iter_)
+
+
+OURS, LLOYD = "vMFmix tied", "spherical k-means lloyd"
+PEERS: dict[str, Fit] = {
+    OURS: _mixture("tied"),
+    "vMFmix free": _mixture("free"),
+    "vMFmix tied hard": _mixture("tied", "hard"),
+    "soft k-means": _soft,
+    LLOYD: _lloyd,
+    "GaussianMixture spherical": _gaussian,
+    "BayesianGaussianMixture spherical": _bayesian_gaussian,
+}
+PEERS_OF = {"W1": tuple(PEERS), "W3": (OURS, "vMFmix free", "vMFmix tied hard", "soft k-means", LLOYD)}
+SCIKIT_LEARN = ("GaussianMixture spherical", "BayesianGaussianMixture spherical")
+
+
+def compare(name: str, repeats: int, n_threads: int) -> dict[str, Any]:
+    """Seconds of an iteration of every peer."""
+    work = workloads.load(name)
+    steps = {peer: 4 if peer in SCIKIT_LEARN else 11 for peer in PEERS_OF[name]}
+    times: dict[str, list[float]] = {peer: [] for peer in steps}
+    for peer in steps:
+        PEERS[peer](work, 1, n_threads)
+    for _ in range(repeats):
+        for peer, n_steps in steps.items():
+            done = {}
+            seconds = {}
+            for number in (1, n_steps):
+                begin_to_end = measure.seconds(
+                    lambda p=peer, n=number, d=done: d.update({n: PEERS[p](work, n, n_threads)})  # type: ignore[misc]
+                )
+                seconds[number] = begin_to_end
+            times[peer].append((seconds[n_steps] - seconds[1]) / (done[n_steps] - done[1]))
+    lines = {peer: {"step_seconds": median(found), "fastest_seconds": min(found)} for peer, found in times.items()}
+    result: dict[str, Any] = {
+        "shape": [int(size) for size in work.rows.shape],
+        "n_clusters": work.n_clusters,
+        "row_bytes": work.n_bytes,
+        "peers": lines,
+    }
+    if name == "W3":
+        table_bytes = 8 * work.n_clusters * work.rows.shape[1]
+        for peer in lines:
+            extra = _peak(name, peer, n_threads)
+            lines[peer] |= {"extra_bytes": extra, "tables_of_k_by_d": extra / table_bytes}
+    return result
+
+
+def _peak(workload: str, peer: str, n_threads: int) -> int:
+    """Bytes a fit adds at its peak to a process that holds the rows: measured in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.mixtures", "--peak", workload, peer, "--threads", str(n_threads)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+
+
+def _peak_here(workload: str, peer: str, n_threads: int) -> int:
+    work = workloads.load(workload)
+    few = workloads.Workload(work.name, work.rows[: 4 * work.n_clusters], work.starts)
+    PEERS[peer](few, 2, n_threads)  # libraries loaded, code compiled
+    Path("/proc/self/clear_refs").write_text("5")  # Linux: the high-water mark starts from here
+    before = measure._status("VmRSS")
+    PEERS[peer](work, 4, n_threads)
+    return measure._status("VmHWM") - before
+
+
+def show(name: str, result: dict[str, Any], console: Console) -> None:
+    """A table of one workload; ratios are to the tied mixture and to a step of spherical k-means."""
+    peers = result["peers"]
+    table = Table(title=f"{name}: {result['shape'][0]:,} x {result['shape'][1]:,}, K={result['n_clusters']}")
+    for column in ("", "ms / iteration", "fastest", f"/ {OURS}", "/ lloyd", "K x D arrays"):
+        table.add_column(column, justify="left" if not column else "right")
+    for peer, line in peers.items():
+        tables = line.get("tables_of_k_by_d")
+        table.add_row(
+            peer,
+            f"{1e3 * line['step_seconds']:.2f}",
+            f"{1e3 * line['fastest_seconds']:.2f}",
+            f"{line['step_seconds'] / peers[OURS]['step_seconds']:.2f}",
+            f"{line['step_seconds'] / peers[LLOYD]['step_seconds']:.2f}",
+            "" if tables is None else f"{tables:.1f}",
+        )
+    console.print(table)
+
+
+def main() -> None:
+    """Measure, show, store."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=["W1", "W3"])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--output", type=Path, default=RESULTS / "mixtures.json")
+    parser.add_argument("--peak", nargs=2, metavar=("WORKLOAD", "PEER"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore", ConvergenceWarning)  # a few iterations are all that is asked for
+    if arguments.peak:
+        print(_peak_here(*arguments.peak, arguments.threads))
+        return
+    console = Console()
+    results = {}
+    for name in arguments.names:
+        results[name] = compare(name, arguments.repeats, arguments.threads)
+        show(name, results[name], console)
+    record = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": measure.machine(),
+        "threads": arguments.threads,
+        "workloads": results,
+    }
+    arguments.output.parent.mkdir(exist_ok=True)
+    arguments.output.write_text(json.dumps(record, indent=1) + "\n")
+    console.print(f"Stored in {arguments.output}")
+
+
+if __name__ == "__main__":
+    main()

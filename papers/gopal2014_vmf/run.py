@@ -1,0 +1,211 @@
+"""What Gopal and Yang (2014), Von Mises-Fisher clustering models, claim, and what we measure on real text.
+
+    python papers/gopal2014_vmf/run.py            all, about twelve minutes: results, claims, pictures
+    python papers/gopal2014_vmf/run.py --quick    small sets, about a minute, written elsewhere
+
+Recorded text is read where ARMILLARY_SHARED_DATA names the data folder; without it everything real is skipped, which
+the results say, and documents drawn from topics are clustered instead, so that the script is still exercised.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+import time
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import claims
+import documents
+import held_out
+import methods
+import numpy as np
+import pictures
+import sklearn
+from rich.console import Console
+from rich.progress import track as rich_track
+from rich.table import Table
+from sklearn.exceptions import ConvergenceWarning
+
+import armillary
+
+HERE = Path(__file__).parent
+CONSOLE = Console()
+NO_DATA = "ARMILLARY_SHARED_DATA does not name a data folder"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """How often one set is clustered."""
+
+    at_classes: int  # runs at as many clusters as classes, for each start
+    elsewhere: int  # runs at half and twice as many, from random labels
+    lda: int  # runs of LDA at as many clusters as classes; it is slow
+    splits: int  # for held-out likelihood
+
+
+SIZES: dict[str, dict[str, Runs]] = {
+    "full": {
+        "CNAE-9": Runs(10, 5, 3, 3),
+        "BBC": Runs(5, 3, 2, 2),
+        "re0": Runs(5, 3, 2, 3),
+        "fbis": Runs(3, 2, 1, 2),
+        "k1a": Runs(3, 2, 1, 2),
+        "k1b": Runs(3, 2, 1, 0),
+        "R8": Runs(3, 1, 1, 1),
+        "Reuters": Runs(2, 1, 1, 0),
+        "TDT2": Runs(2, 1, 0, 0),
+        "20 Newsgroups": Runs(2, 1, 1, 0),
+        "NIPS": Runs(0, 0, 0, 1),
+    },
+    "quick": {"CNAE-9": Runs(3, 1, 1, 1), "BBC": Runs(2, 1, 0, 1), "re0": Runs(2, 1, 0, 1), "k1a": Runs(1, 0, 0, 0)},
+    "toy": {"CNAE-9": Runs(1, 0, 0, 0), "re0": Runs(1, 0, 0, 1)},
+}
+
+
+def track(items: Iterable[Any], word: str) -> Iterable[Any]:
+    """A progress bar."""
+    return rich_track(list(items), description=word, console=CONSOLE, transient=True)
+
+
+def shared_data() -> Path | None:
+    """The folder with recorded data, where there is one."""
+    named = os.environ.get("ARMILLARY_SHARED_DATA")
+    return Path(named) if named and Path(named).is_dir() else None
+
+
+def cluster(found: documents.Documents, runs: Runs) -> dict[str, Any]:
+    """Every method from the same starts, over the number of clusters."""
+    rows = documents.tf_idf(found.counts)
+    n_classes = found.n_classes
+    jobs = [(kind, n_classes, seed) for kind in (claims.RANDOM, claims.PLUS) for seed in range(1, runs.at_classes + 1)]
+    others = (max(2, n_classes // 2), 2 * n_classes) if runs.elsewhere else ()
+    jobs += [(claims.RANDOM, number, seed) for number in others for seed in range(1, runs.elsewhere + 1)]
+    seen: dict[tuple[str, int, str], list[dict[str, float]]] = {}
+    for kind, number, seed in track(jobs, f"{found.name} {rows.shape[0]:,} x {rows.shape[1]:,}"):
+        start = methods.make_start(rows, number, kind, seed)
+        for method in methods.METHODS:
+            if method == "LDA" and (kind != claims.RANDOM or number != n_classes or seed > runs.lda):
+                continue
+            assert found.classes is not None
+            line = methods.measure(method, rows, found.counts, found.classes, start)
+            seen.setdefault((kind, number, method), []).append(line)
+    starts: dict[str, Any] = {}
+    for kind, number, method in sorted(seen, key=lambda key: (key[0] != claims.RANDOM, key[1])):
+        by_method = starts.setdefault(kind, {}).setdefault(str(number), {})
+        by_method[method] = methods.summary(seen[kind, number, method])
+    return {
+        "shape": [int(size) for size in rows.shape],
+        "n_classes": n_classes,
+        "n_runs": {"at_classes": runs.at_classes, "elsewhere": runs.elsewhere, "LDA": runs.lda},
+        "starts": starts,
+    }
+
+
+def hold_out(found: documents.Documents, runs: Runs) -> dict[str, Any]:
+    """Likelihood of the half that was not fitted, over the number of components."""
+    n_classes = found.n_classes
+    numbers = [max(2, n_classes // 2), n_classes, 2 * n_classes]
+    return held_out.over_splits(found, numbers, runs.splits, track)
+
+
+def run(size: str, folder: Path | None, part: str) -> dict[str, Any]:
+    """All sets of a size: both parts, or one."""
+    if folder is None:
+        sets = {"4 topics": (documents.drawn(200, 300, 4, seed=1), Runs(2, 1, 1, 1))}
+    else:
+        sets = {name: (documents.load(folder, name), runs) for name, runs in SIZES[size].items()}
+    results = {}
+    if part != "held_out":
+        results["clustering"] = {name: cluster(*one) for name, one in sets.items() if one[1].at_classes}
+    if part != "clustering":
+        results["held_out"] = {name: hold_out(*one) for name, one in sets.items() if one[1].splits}
+    return results
+
+
+def draw(results: dict[str, Any], output: Path) -> None:
+    """The pictures."""
+    clustering = results["clustering"]
+    if clustering:
+        pictures.save(pictures.by_set(clustering, claims.RANDOM), output / "nmi_random_labels.png")
+        pictures.save(pictures.by_set(clustering, claims.PLUS), output / "nmi_plus_plus.png")
+    if any(len(entry["starts"][claims.RANDOM]) > 1 for entry in clustering.values()):
+        pictures.save(pictures.over_k(clustering, claims.RANDOM), output / "nmi_over_k.png")
+    if results["held_out"]:
+        pictures.save(pictures.held_out(results["held_out"]), output / "held_out.png")
+
+
+def clean(value: Any) -> Any:
+    """Ready for JSON: numbers with six digits."""
+    if isinstance(value, dict):
+        return {key: clean(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(item) for item in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def show(results: dict[str, Any]) -> None:
+    """The claims and where they stand."""
+    table = Table("claim", "measured", "status", title="Gopal and Yang 2014", show_lines=True)
+    for claim, _, _, measured, status in claims.lines(results):
+        table.add_row(claim, measured, status)
+    CONSOLE.print(table)
+
+
+def main() -> None:
+    """Compute, draw, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_const", const="quick", dest="size", default="full")
+    parser.add_argument("--toy", action="store_const", const="toy", dest="size", help="a few seconds, for the tests")
+    parser.add_argument(
+        "--output", type=Path, help="a folder; by default this one for all, a temporary one for --quick"
+    )
+    parser.add_argument(
+        "--only", choices=("clustering", "held_out"), help="compute one part; the other is that of the last run"
+    )
+    arguments = parser.parse_args()
+    temporary = Path(tempfile.gettempdir()) / "armillary-papers" / HERE.name
+    folder = shared_data()
+    # only recorded text, all of it, is worth keeping beside the script
+    keeps = arguments.size == "full" and folder is not None
+    output: Path = arguments.output or (HERE if keeps else temporary)
+    output.mkdir(parents=True, exist_ok=True)
+    if folder is None:
+        CONSOLE.print(f"Recorded text is skipped: {NO_DATA}. Documents drawn from topics stand in for it.")
+    begin = time.perf_counter()
+    with warnings.catch_warnings():
+        # what stops at 200 steps is good enough, for every method alike
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        parts = run(arguments.size, folder, arguments.only or "")
+    seconds = {arguments.only or "all": round(time.perf_counter() - begin, 1)}
+    stored = output / "results.json"
+    if arguments.only:
+        last = json.loads(stored.read_text()) if stored.exists() else {"about": {"seconds": {}}}
+        seconds = last["about"]["seconds"] | seconds
+        parts = {name: last.get(name, {}) for name in ("clustering", "held_out")} | parts
+    about = {
+        "size": arguments.size,
+        "data": claims.RECORDED if folder else f"drawn from topics: {NO_DATA}",
+        "seconds": seconds,
+        "python": platform.python_version(),
+        "armillary": armillary.__version__,
+        "numpy": np.__version__,
+        "scikit-learn": sklearn.__version__,
+    }
+    results = clean({"about": about, **parts})
+    draw(results, output)
+    stored.write_text(json.dumps(results, indent=1) + "\n")
+    (output / "results.md").write_text(claims.tables(results))
+    (output / "claims.md").write_text(claims.page(results))
+    show(results)
+    CONSOLE.print(f"{sum(seconds.values()):.0f} seconds; results, claims and pictures are in {output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""`papers/gopal2014_vmf` runs at toy size, and its pages say what was measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.feature_extraction.text import TfidfTransformer
+
+from armillary import MultinomialMixture
+from armillary.models import multinomial_mixture
+
+GOPAL = Path(__file__).parents[2] / "papers" / "gopal2014_vmf"
+REASON = "ARMILLARY_SHARED_DATA does not name a data folder"
+
+
+@pytest.fixture
+def modules(monkeypatch):
+    """The script's own modules, as it imports them; gone from `sys.modules` afterwards."""
+    names = ("documents", "methods", "held_out", "claims", "pictures")
+    monkeypatch.syspath_prepend(str(GOPAL))
+    loaded = {}
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in names:
+        loaded[name] = __import__(name)
+    yield loaded
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def toy_run(tmp_path_factory):
+    output = tmp_path_factory.mktemp("gopal2014")
+    environ = {name: value for name, value in os.environ.items() if name != "ARMILLARY_SHARED_DATA"}
+    command = [sys.executable, GOPAL / "run.py", "--toy", "--output", output]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return output, done.stdout
+
+
+def test_the_run_leaves_results_tables_claims_and_pictures(toy_run):
+    output, printed = toy_run
+    names = {path.name for path in output.iterdir()}
+    pictures = {"nmi_random_labels.png", "nmi_plus_plus.png", "nmi_over_k.png", "held_out.png"}
+    assert names == pictures | {"results.json", "results.md", "claims.md"}
+    assert f"skipped: {REASON}" in " ".join(printed.split())
+    results = json.loads((output / "results.json").read_text())
+    entry = results["clustering"]["4 topics"]
+    assert set(entry["starts"]) == {"random labels", "k-means++"}
+    at_classes = entry["starts"]["random labels"]["4"]
+    assert set(at_classes) == {
+        "vMFmix tied", "vMFmix free", "spherical k-means", "k-means", "soft k-means", "multinomial", "LDA",
+    }  # fmt: skip
+    for line in at_classes.values():
+        assert {"MI", "NMI", "RI", "ARI", "purity", "macro F1"} <= set(line)
+    # four topics far apart: from k-means++ the directional methods find them
+    assert entry["starts"]["k-means++"]["4"]["vMFmix tied"]["NMI"]["mean"] > 0.8
+    assert set(results["held_out"]["4 topics"]["by_number"]) == {"2", "4", "8"}
+
+
+def test_what_was_drawn_judges_no_claim(toy_run):
+    output, _ = toy_run
+    page = (output / "claims.md").read_text()
+    lines = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith(("| claim", "| ---"))]
+    assert len(lines) >= 10
+    assert all(line.endswith(f"{REASON} | skipped |") for line in lines)
+
+
+def test_the_pages_are_those_of_the_stored_results(modules):
+    stored = GOPAL / "results.json"
+    results = json.loads(stored.read_text())
+    assert (GOPAL / "claims.md").read_text() == modules["claims"].page(results)
+    assert (GOPAL / "results.md").read_text() == modules["claims"].tables(results)
+    assert results["about"]["data"] == "recorded"
+
+
+def test_all_methods_start_from_the_same_labels(modules, monkeypatch):
+    documents = modules["documents"].drawn(60, 50, 3, seed=2)
+    labels = modules["methods"].start_labels(5, 60, 3)
+    seen = {}
+    real = multinomial_mixture.update
+
+    def watched(statistics, scale, parameters):
+        seen.setdefault("first", (statistics.counts.copy(), scale * statistics.resultants))
+        return real(statistics, scale, parameters)
+
+    monkeypatch.setattr(multinomial_mixture, "update", watched)
+    MultinomialMixture(3, init="random_labels", random_state=5, tol=1e-3).fit(documents.counts)
+    np.testing.assert_array_equal(seen["first"][0], np.bincount(labels, minlength=3))
+    wanted = np.eye(3)[labels].T @ documents.counts.toarray()
+    np.testing.assert_allclose(seen["first"][1], wanted, rtol=1e-12, atol=1e-9)
+    rows = modules["documents"].tf_idf(documents.counts)
+    start = modules["methods"].make_start(rows, 3, "random labels", 5)
+    sums = np.eye(3)[labels].T @ rows.toarray()
+    np.testing.assert_allclose(start.directions, sums / np.linalg.norm(sums, axis=1, keepdims=True), rtol=1e-12)
+
+
+def test_tf_idf_is_that_of_the_mathematics_and_of_the_training_rows(modules):
+    counts = modules["documents"].drawn(40, 30, 3, seed=3).counts
+    train = np.arange(0, 40, 2)
+    dense = counts.toarray()
+    for given, seen in ((None, dense), (train, dense[train])):
+        idf = np.log((1.0 + len(seen)) / (1.0 + (seen > 0).sum(axis=0))) + 1.0
+        wanted = dense * idf
+        wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+        np.testing.assert_allclose(modules["documents"].tf_idf(counts, given).toarray(), wanted, rtol=1e-12)
+    np.testing.assert_allclose(
+        modules["documents"].tf_idf(counts).toarray(), TfidfTransformer().fit_transform(counts).toarray(), rtol=1e-12
+    )
+
+
+def test_held_out_likelihood_is_over_the_uniform_law(modules):
+    class Uniform:
+        def score(self, rows):
+            return -np.log(4.0 * np.pi)
+
+    assert abs(modules["held_out"].gain(Uniform(), sp.csr_array(np.eye(3)))) < 1e-12
+    documents = modules["documents"].drawn(80, 60, 3, seed=4)
+    found = modules["held_out"].measure(documents, 3, seed=1)
+    assert {"vMFmix tied", "vMFmix free"} <= set(found)
+    assert all(np.isfinite(value) and value > 0.0 for value in found.values())
+    assert modules["held_out"].measure(documents, 3, seed=1) == found
