@@ -207,6 +207,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULTS / "dp_means.json")
     arguments = parser.parse_args()
     console, load = Console(), measure.load()
+    if load > measure.QUIET:
+        console.print(f"The machine is busy (load {load}): these numbers are no measure. Run again when it is quiet.")
     skipped = None
     try:
         pdc: Pdc | None = Pdc(arguments.threads)

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+QUIET = 0.5  # most load before a run whose numbers count
+
 
 def seconds(call: Callable[[], object]) -> float:
     """Wall-clock time of one call."""
@@ -26,7 +28,7 @@ def peak_of_peer(workload: str, peer: str, n_steps: int, n_threads: int) -> int:
 
 
 def load() -> float:
-    """Processes that wanted a core, on average over the last minute: above a few tenths before a run, others ran too."""
+    """Processes that wanted a core, mean of the last minute. Well above 0 before a run: numbers of a busy machine."""
     return round(os.getloadavg()[0], 2)
 
 

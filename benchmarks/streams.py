@@ -216,6 +216,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULTS / "streams.json")
     arguments = parser.parse_args()
     console, load = Console(), measure.load()
+    if load > measure.QUIET:
+        console.print(f"The machine is busy (load {load}): these numbers are no measure. Run again when it is quiet.")
     warnings.simplefilter("ignore", ConvergenceWarning)
     # the long stream first: large frames would leave the allocator with memory to give
     long = run_long(arguments.long_frames, arguments.long_rows, arguments.threads)

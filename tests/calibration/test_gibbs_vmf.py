@@ -205,6 +205,7 @@ MISTAKES = {
     "prior direction forgotten": "direction",
     "a Jacobian too many": "jacobian",
     "kappa counts one row too many": "count",
+    "kappa does not look at the rows": "blind",
 }
 
 
@@ -222,6 +223,8 @@ def test_planted_mistakes_are_seen(mistake, monkeypatch):
     def wrong_target(y, sums, prior):
         if mistake == "count":
             sums = sums._replace(counts=sums.counts + 1.0)
+        if mistake == "blind":
+            sums = DirectionSums(*(np.zeros_like(part) for part in sums))
         return honest_target(y, sums, prior) + (y if mistake == "jacobian" else 0.0)
 
     monkeypatch.setattr(cpu, "gibbs_sweep", wrong_sweep)
@@ -265,6 +268,39 @@ def test_one_slice_step_keeps_the_target(dimension, count, length, along, width)
     before = np.interp(y, grid + 0.5 * (grid[1] - grid[0]), edges)
     exchanged = stats.ttest_1samp(before * uniform**2 - uniform * before**2, 0.0)
     assert exchanged.pvalue > FALSE_ALARM_RATE, exchanged
+
+
+def test_one_slice_step_keeps_a_target_with_two_modes(monkeypatch):
+    # with one mode the interval always covers the slice, and its place and width could be anything; here they could not
+    narrow, wide = stats.norm(0.0, 0.3), stats.norm(3.0, 0.6)
+    monkeypatch.setattr(
+        gibbs_vmf_mixture,
+        "log_target",
+        lambda y, sums, prior: np.logaddexp(narrow.logpdf(y), wide.logpdf(y)) - np.log(2.0),
+    )
+    rng = np.random.default_rng(8)
+    y = np.where(rng.random(20_000) < 0.5, narrow.rvs(20_000, random_state=rng), wide.rvs(20_000, random_state=rng))
+    sums = DirectionSums(np.zeros(20_000), np.zeros(20_000), np.zeros(20_000))
+    new = draw_log_concentrations(y, sums, PRIOR, np.full(20_000, 2.5), rng)
+    assert 0.1 < np.mean((y < 1.5) != (new < 1.5)) < 0.9, "modes are found, but not from every place"
+    result = stats.kstest(new, lambda at: 0.5 * (narrow.cdf(at) + wide.cdf(at)))
+    assert result.pvalue > FALSE_ALARM_RATE, result
+
+
+def test_widths_do_not_depend_on_where_y_is(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        gibbs_vmf_mixture, "draw_log_concentrations", lambda y, sums, prior, widths, rng: (seen.append(widths), y)[1]
+    )
+    sums = DirectionSums(np.array([0.0, 3.0]), np.array([0.0, 4.0]), np.array([0.0, 1.0]))
+    for y in (0.0, 5.0):
+        update_concentrations(
+            State(np.full(2, y), np.ones(2), PRIOR, 1.0), sums, np.random.default_rng(0), is_adapting=True
+        )
+    np.testing.assert_array_equal(seen[0], seen[1])
+    # an empty component moves on the scale of its prior, one with rows on a smaller one
+    assert seen[0][0] == pytest.approx(np.sqrt(PRIOR.log_variance))
+    assert seen[0][1] < seen[0][0]
 
 
 def test_slices_stay_where_the_target_is_not_noise():
@@ -375,10 +411,11 @@ def sample(rows, *, callbacks=(), weights=None, seed=3, **changed):
         return sample_posterior(passes, prior, stream=Stream(seed), emitter=emitter, **parameters), passes
 
 
-def test_draws_have_the_promised_shapes_and_belong_together():
+@pytest.mark.parametrize("empirical_bayes", [False, True])
+def test_draws_have_the_promised_shapes_and_belong_together(empirical_bayes):
     rows = three_clumps()
     events = []
-    draws, _ = sample(rows, callbacks=(events.append,))
+    draws, _ = sample(rows, callbacks=(events.append,), empirical_bayes=empirical_bayes)
     assert draws.labels.shape == (6, 90)
     assert draws.labels.dtype == np.int32
     assert draws.concentrations.shape == draws.counts.shape == (6, 4)
@@ -399,8 +436,9 @@ def test_draws_have_the_promised_shapes_and_belong_together():
     np.testing.assert_array_equal([event.objective for event in steps], draws.log_joint)
     assert steps[-1].n_clusters == np.count_nonzero(draws.counts[-1])
     assert (events[-1].kind, events[-1].step) == ("end", 42)
-    assert draws.prior.mean_concentration == 0.5
-    assert draws.weight_concentration == 1.0
+    # with learned priors, the log joints above also say that mu_0 reached the sums
+    assert (draws.prior.mean_concentration == 0.5) == (not empirical_bayes)
+    assert (draws.weight_concentration == 1.0) == (not empirical_bayes)
 
 
 def test_draws_repeat_and_depend_on_the_stream_alone():

@@ -369,7 +369,7 @@ def check_weighted_sweeps(seed):
     n_alone = 0
     with Workers(1) as workers:
         passes = Passes(points, kernels_for("cpu"), workers)
-        for _ in range(4):
+        for _ in range(6):
             before = assignment.labels.copy()
             expected, moved = reference.one_by_one(
                 points.block(0, len(rows)), weights, before, directions, opening.floor, memory=opening.memory
@@ -382,6 +382,13 @@ def check_weighted_sweeps(seed):
             assignment.keep(is_kept)
             kept = ddp_vmf_means.Sweep(sweep.directions[is_kept], sweep.statistics.select(is_kept), sweep.is_still)
             directions = ddp_vmf_means.update(kept, tracks, parameters).directions
+            if rng.random() < 0.4:  # from arbitrary labels, so that tracks lose their last rows
+                assignment.labels[:] = rng.integers(0, len(directions), len(rows))
+                is_kept = np.bincount(assignment.labels, minlength=len(directions)) > 0
+                is_kept[:n_tracks] = True
+                assignment.keep(is_kept)
+                directions = directions[is_kept]
+                continue
             sizes = np.bincount(assignment.labels, minlength=n_tracks)[:n_tracks]
             n_alone += int(((sizes == 1) & (kept.statistics.counts[:n_tracks] > 1.0)).sum())
     return n_alone
@@ -389,4 +396,4 @@ def check_weighted_sweeps(seed):
 
 def test_weighted_rows_meet_tracks_as_the_definition_says():
     # tracks whose only row stands for several are met: it is its own company
-    assert sum(check_weighted_sweeps(seed) for seed in range(250)) > 50
+    assert sum(check_weighted_sweeps(seed) for seed in range(120)) > 15

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from armillary import DPvMFMeans
+from armillary.fitting import optimistic
 from armillary.fitting.optimistic import Opening, SequentialAssignment
 from armillary.fitting.passes import Passes
 from armillary.fitting.workers import Workers
@@ -79,10 +80,11 @@ def scores_of(row, directions):
     return total
 
 
-def walk_through(rows, weights, labels, directions, angle):
+def walk_through(rows, weights, labels, directions, angle, most=None):
     """The sequential rule, row by row (dp_vmf_means.md, 3): yields labels and directions after each row.
 
-    A row that weighs more than 1 stands for several: it is not alone in its cluster.
+    A row that weighs more than 1 stands for several: it is not alone in its cluster. Nothing is born while `most`
+    clusters have rows.
     """
     floor = floor_of(angle)
     labels, directions = labels.copy(), directions.copy()
@@ -94,7 +96,8 @@ def walk_through(rows, weights, labels, directions, angle):
         if weights[i] > 1.0:
             is_open[old] = True
         scores = np.where(is_open, scores_of(row, directions), -np.inf)
-        if scores.max(initial=-np.inf) >= floor and is_open.any():
+        is_capped = most is not None and is_open.sum() >= most
+        if (scores.max(initial=-np.inf) >= floor or is_capped) and is_open.any():
             labels[i] = int(np.argmax(scores))
         else:
             weighted = weights[i] * row
@@ -160,6 +163,22 @@ def test_the_objective_never_falls_at_any_row_nor_at_the_update(state):
     assert abs(dropped - before) <= rounding
     updated = sweep.statistics.select(is_kept).directions(otherwise=sweep.directions[is_kept])
     assert value(wide, each, assignment.labels, updated, price) >= before - rounding
+
+
+@settings(deadline=None, max_examples=200)
+@given(states(), st.integers(1, 8), st.sampled_from([1, 2, 1024]))
+def test_a_cap_holds_row_by_row_whatever_the_start(state, most, n_cautious):
+    rows, weights, labels, directions, angle = state
+    each = np.ones(len(rows)) if weights is None else weights
+    *_, (current, moved) = walk_through(rows.astype(np.float64), each, labels, directions, angle, most)
+    assignment = SequentialAssignment(len(rows), is_bounded=False)
+    assignment.labels[:] = labels
+    with Workers(1) as workers, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(optimistic, "_CAUTIOUS_ROWS", n_cautious)
+        passes = Passes(as_points(rows, "test", weights), kernels_for("cpu"), workers)
+        sweep = assignment.sweep_in_order(passes, directions, Opening(floor_of(angle), most))
+    np.testing.assert_array_equal(assignment.labels, current)
+    np.testing.assert_array_equal(sweep.directions, moved)
 
 
 # ------------------------------------------------------------------------------------------------------ whole fits

@@ -175,6 +175,26 @@ def test_rows_of_a_track_that_cancel_leave_it_where_it_was():
     assert model.steps_unseen_.tolist() == [0]
 
 
+@pytest.mark.parametrize("n_features", [3, 20])
+def test_what_happens_late_in_a_long_frame_is_not_missed(n_features):
+    """Rows are labelled thousands at a time: clusters that return, are born or fall empty among them are seen."""
+    axes = np.concatenate([np.eye(n_features), -np.eye(n_features)])
+    model = DDPvMFMeans(0.7, max_unseen_steps=9).partial_fit(frame(0, 1, 2, spread=0.02, axes=axes))
+    model.partial_fit(frame(0, spread=0.02, axes=axes))
+    rng = np.random.default_rng(0)
+    crowd = unit(axes[0] + 0.2 / math.sqrt(n_features) * rng.standard_normal((30_000, n_features)))
+    rows = crowd.copy()
+    rows[14_000] = axes[1]  # a track comes back for one row
+    rows[21_000:21_003] = axes[4]  # a birth
+    rows[29_999] = axes[2]  # the last row brings another back
+    expected = np.zeros(30_000, dtype=np.int64)
+    expected[14_000], expected[21_000:21_003], expected[29_999] = 1, 3, 2
+    np.testing.assert_array_equal(model.partial_fit_predict(rows), expected)
+    assert model.record() == StepRecord(3, (3,), (1, 2), ())
+    np.testing.assert_array_equal(model.partial_fit_predict(rows[::-1]), expected[::-1])
+    assert model.record() == StepRecord(4, (), (), ())
+
+
 # --------------------------------------------------------------------------------------------- what a step remembers
 
 

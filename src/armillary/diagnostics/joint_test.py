@@ -3,7 +3,7 @@
 Two ways to draw (theta, x) from p(theta) p(x | theta):
 
     marginal-conditional     theta ~ p(theta), x ~ p(x | theta), independent draws
-    successive-conditional   from such a draw on: theta by one step of the sampler given x, then x ~ p(x | theta)
+    successive-conditional   from theta ~ p(theta) on: x ~ p(x | theta), then theta by one step of the sampler given x
 
 A sampler that leaves p(theta | x) invariant gives both the same law, whatever its autocorrelation; a wrong conditional,
 a stale cache or a missing Jacobian moves some statistic. The chain starts in its stationary law, so nothing is thrown
@@ -110,11 +110,11 @@ def successive_conditional_draws(
 ) -> Float64Array:
     """Statistics (B, n_steps, m) of B chains that alternate the sampler's step and new data."""
     theta = draw_parameters(generator)
-    data = draw_data(theta, generator)
     found = []
     for _ in range(check_integer(n_steps, "n_steps", "joint_test", low=2)):
-        theta = transition(theta, data, generator)
         data = draw_data(theta, generator)
+        theta = transition(theta, data, generator)
+        # with the data that the step has seen: against new data, a step that ignores them would look right
         found.append(_rows(statistics(theta, data)))
     return np.stack(found, axis=1)
 
