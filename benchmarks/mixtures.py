@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -35,18 +36,20 @@ from armillary import SoftKMeans, SphericalKMeans, VonMisesFisherMixture
 from benchmarks import measure, workloads
 
 RESULTS = Path(__file__).parent / "results"
-Fit = Callable[[workloads.Workload, int, int], int]  # rows, iterations, threads -> iterations really done
+# rows, first directions or the word "random", iterations, threads -> iterations really done
+Fit = Callable[[workloads.Workload, Any, int, int], int]
 
 
 def _mixture(concentration: str, assignment: str = "soft") -> Fit:
-    def fit(work: workloads.Workload, n_steps: int, n_threads: int) -> int:
+    def fit(work: workloads.Workload, init: Any, n_steps: int, n_threads: int) -> int:
         model = VonMisesFisherMixture(
             work.n_clusters,
             concentration=concentration,
             assignment=assignment,
-            init=work.starts,
+            init=init,
             max_iter=n_steps,
             tol=0.0,
+            random_state=0,
             n_threads=n_threads,
         )
         return int(model.fit(work.rows).n_iter_)
@@ -54,39 +57,41 @@ def _mixture(concentration: str, assignment: str = "soft") -> Fit:
     return fit
 
 
-def _soft(work: workloads.Workload, n_steps: int, n_threads: int) -> int:
-    model = SoftKMeans(work.n_clusters, init=work.starts, max_iter=n_steps, tol=0.0, n_threads=n_threads)
+def _soft(work: workloads.Workload, init: Any, n_steps: int, n_threads: int) -> int:
+    model = SoftKMeans(work.n_clusters, init=init, max_iter=n_steps, tol=0.0, random_state=0, n_threads=n_threads)
     return int(model.fit(work.rows).n_iter_)
 
 
-def _lloyd(work: workloads.Workload, n_steps: int, n_threads: int) -> int:
+def _lloyd(work: workloads.Workload, init: Any, n_steps: int, n_threads: int) -> int:
     model = SphericalKMeans(
         work.n_clusters,
-        init=work.starts,
+        init=init,
+        n_init=1,
         max_iter=n_steps,
         tol=0.0,
         algorithm="lloyd",
         empty_clusters="keep",
+        random_state=0,
         n_threads=n_threads,
     )
     return int(model.fit(work.rows).n_iter_)
 
 
-def _gaussian(work: workloads.Workload, n_steps: int, n_threads: int) -> int:
+def _gaussian(work: workloads.Workload, init: Any, n_steps: int, n_threads: int) -> int:
     with threadpool_limits(n_threads):
         model = GaussianMixture(
             work.n_clusters,
             covariance_type="spherical",
             max_iter=n_steps,
             tol=0.0,
-            means_init=work.starts,
+            means_init=init,
             weights_init=np.full(work.n_clusters, 1.0 / work.n_clusters),
             precisions_init=np.full(work.n_clusters, 10.0),
         )
         return int(model.fit(work.rows).n_iter_)
 
 
-def _bayesian_gaussian(work: workloads.Workload, n_steps: int, n_threads: int) -> int:
+def _bayesian_gaussian(work: workloads.Workload, init: Any, n_steps: int, n_threads: int) -> int:
     with threadpool_limits(n_threads):
         model = BayesianGaussianMixture(
             n_components=work.n_clusters,
@@ -119,14 +124,14 @@ def compare(name: str, repeats: int, n_threads: int) -> dict[str, Any]:
     steps = {peer: 4 if peer in SCIKIT_LEARN else 11 for peer in PEERS_OF[name]}
     times: dict[str, list[float]] = {peer: [] for peer in steps}
     for peer in steps:
-        PEERS[peer](work, 1, n_threads)
+        PEERS[peer](work, work.starts, 1, n_threads)
     for _ in range(repeats):
         for peer, n_steps in steps.items():
             done = {}
             seconds = {}
             for number in (1, n_steps):
                 begin_to_end = measure.seconds(
-                    lambda p=peer, n=number, d=done: d.update({n: PEERS[p](work, n, n_threads)})  # type: ignore[misc]
+                    lambda p=peer, n=number, d=done: d.update({n: PEERS[p](work, work.starts, n, n_threads)})  # type: ignore[misc]
                 )
                 seconds[number] = begin_to_end
             times[peer].append((seconds[n_steps] - seconds[1]) / (done[n_steps] - done[1]))
@@ -148,16 +153,19 @@ def compare(name: str, repeats: int, n_threads: int) -> dict[str, Any]:
 def _peak(workload: str, peer: str, n_threads: int) -> int:
     """Bytes a fit adds at its peak to a process that holds the rows: measured in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.mixtures", "--peak", workload, peer, "--threads", str(n_threads)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+    # glibc would keep the arrays of the first, small fit for the second, and they would not be counted
+    environ = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environ)
+    return int(done.stdout.split()[-1])
 
 
 def _peak_here(workload: str, peer: str, n_threads: int) -> int:
     work = workloads.load(workload)
     few = workloads.Workload(work.name, work.rows[: 4 * work.n_clusters], work.starts)
-    PEERS[peer](few, 2, n_threads)  # libraries loaded, code compiled
+    PEERS[peer](few, "random", 2, n_threads)  # libraries loaded, code compiled
     Path("/proc/self/clear_refs").write_text("5")  # Linux: the high-water mark starts from here
     before = measure._status("VmRSS")
-    PEERS[peer](work, 4, n_threads)
+    PEERS[peer](work, "random", 4, n_threads)  # given directions would be one array more, the caller's
     return measure._status("VmHWM") - before
 
 
@@ -202,6 +210,7 @@ def main() -> None:
         "date": datetime.now(UTC).date().isoformat(),
         "machine": measure.machine(),
         "threads": arguments.threads,
+        "load": [round(number, 2) for number in os.getloadavg()],  # others at work, where this is above `threads`
         "workloads": results,
     }
     arguments.output.parent.mkdir(exist_ok=True)

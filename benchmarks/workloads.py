@@ -7,8 +7,8 @@ W2c 1,000,000 x 128     many embeddings
 W3    18,744 x 53,975   TF-IDF documents, CSR
 W2r, W3r                real sentences and newsgroups, where ARMILLARY_SHARED_DATA names the data folder
 
-With the cluster of every row (`load_labelled`): W1, and W2s, 20,000 x 384 like W2. As frames (`load_stream`): W1s, the
-scene of W1 anew in each frame, turned by 3 degrees.
+With the cluster of every row (`load_labelled`): W1, and W2s, 20,000 x 384 like W2. As frames (`load_stream`): W1s, a
+scene like that of W1, turned by 3 degrees a frame.
 """
 
 from __future__ import annotations
@@ -158,7 +158,9 @@ def load_labelled(name: str) -> tuple[Path, np.ndarray, np.ndarray]:
 
 
 def load_stream(n_rows: int, n_frames: int, is_present: np.ndarray | None = None) -> tuple[list[Any], list[Any]]:
-    """Frames of the scene of W1, each turned by 3 degrees more, and the cluster of every row, -1 for noise."""
+    """Frames of a scene like W1's, each turned by 3 degrees more, and the cluster of every row, -1 for noise."""
+    if is_present is None:
+        is_present = np.ones((n_frames, 7), dtype=np.bool_)  # a drawn one would make the scene depend on n_frames
     frames, labels, _ = make_drifting_mixture(
         n_rows, 3, 7, n_frames, rotation=math.radians(3.0), is_present=is_present, random_state=1, **_SCENE
     )

@@ -207,7 +207,7 @@ def _batch_has_no_ids(results: Results) -> Verdict:
 
 
 def _elsewhere(_: Results) -> Verdict:
-    return "see benchmarks/results/streams.json", "measured there"
+    return "by the benchmark, beside peers", "not part of this run"
 
 
 def _open(_: Results) -> Verdict:

@@ -229,7 +229,7 @@ def test_planted_mistakes_are_seen(mistake, monkeypatch):
 
     monkeypatch.setattr(cpu, "gibbs_sweep", wrong_sweep)
     monkeypatch.setattr(gibbs_vmf_mixture, "log_target", wrong_target)
-    result = run_joint_test(sweep_all, n_chains=200, n_steps=40, n_draws=200, n_batches=1, seed=4)
+    result = run_joint_test(sweep_all, n_chains=200, n_steps=25, n_draws=100, n_batches=1, seed=4)
     assert not result.is_passed, result
 
 

@@ -268,7 +268,7 @@ def test_the_law_sees_sticks_sorted_without_a_look_at_the_bound():
         state, statistics=state.statistics.select(by_size[::-1]), factors=state.factors.select(by_size[::-1])
     )
     backwards = b.update_weights(backwards)
-    assert b.objective(b.sort_components(backwards)) > b.objective(backwards) + 1.0
+    assert b.objective(b.sort_components(backwards)) > b.objective(backwards) + 0.1
 
 
 # ------------------------------------------------------------------------------------------- orders and stationarity

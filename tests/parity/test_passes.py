@@ -62,7 +62,7 @@ def with_threads(points, function, n_threads):
 def assign(passes):
     labels = np.full(passes.points.n_rows, -1, np.int32)
     labels[::3] = 2
-    moves = passes.assign(make_rule(passes.points), labels)
+    moves = passes.reassign(make_rule(passes.points), labels)
     return bits(labels, moves.n_changed, moves.changed)
 
 
@@ -209,7 +209,7 @@ def test_assign_and_sum_is_assign_then_sums_to_the_bit(name, dtype, is_weighted)
     rule = make_rule(points)
     together, apart = np.full((2, points.n_rows), -1, np.int32)
     moves, total = with_threads(points, lambda passes: passes.assign_and_sum(rule, together), 2)
-    other_moves = with_threads(points, lambda passes: passes.assign(rule, apart), 2)
+    other_moves = with_threads(points, lambda passes: passes.reassign(rule, apart), 2)
     other_total = with_threads(points, lambda passes: passes.sums(apart, 6), 2)
     assert bits(together, moves.n_changed, moves.changed) == bits(apart, other_moves.n_changed, other_moves.changed)
     assert bits(total.counts, total.resultants) == bits(other_total.counts, other_total.resultants)
@@ -223,7 +223,7 @@ def test_passes_agree_with_the_reference_kernels(name, is_weighted):
     with Workers(1) as workers:
         mine, theirs = Passes(points, cpu, workers), Passes(points, reference, workers)
         labels, wanted = np.full((2, points.n_rows), -1, np.int32)
-        moves, other = mine.assign(rule, labels), theirs.assign(rule, wanted)
+        moves, other = mine.reassign(rule, labels), theirs.reassign(rule, wanted)
         np.testing.assert_array_equal(labels, wanted)
         assert moves.n_changed == other.n_changed == points.n_rows
         np.testing.assert_array_equal(moves.changed, other.changed)

@@ -131,6 +131,14 @@ def test_the_nearest_track_takes_the_row_however_old():
     assert model.record() == StepRecord(4, (), (0, 1), ())
 
 
+def test_ties_go_to_clusters_with_rows_before_those_without_and_to_the_smaller_id():
+    model = DDPvMFMeans(0.5, max_unseen_steps=math.inf).partial_fit(AXES[:3])
+    model.memory_directions_[1] = AXES[0]  # two clusters have drifted into one place
+    # asleep both score 1 for the first row; awake the first has cosine 1 with the second row, as the other's score
+    assert model.partial_fit_predict(AXES[[0, 0, 2]]).tolist() == [0, 0, 2]
+    assert model.steps_unseen_.tolist() == [0, 1, 0]
+
+
 def test_drift_is_followed():
     model = DDPvMFMeans(0.4, drift_concentration=100.0)
     for step in range(60):

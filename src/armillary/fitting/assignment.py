@@ -72,7 +72,7 @@ class HardAssignment:
         if self._statistics is None or self._n_changed_clusters > _MOST_CLUSTERS * len(turned):
             moves, statistics = passes.assign_and_sum(rule, self._labels, bounds)
         else:
-            moves = passes.assign(rule, self._labels, bounds)
+            moves = passes.reassign(rule, self._labels, bounds)
             statistics = self._sum_again(passes, moves.changed > 0, self._statistics)
         self._directions = rule.vectors
         self._n_changed_clusters = int(np.count_nonzero(moves.changed))

@@ -56,38 +56,41 @@ class Passes:
 
     # ------------------------------------------------------------------------------------------ arg max
 
-    def assign(
-        self,
-        rule: AffineRule,
-        labels: Labels,
-        bounds: Callable[[slice], AngleBounds] | None = None,
-        rows: tuple[int, int] | None = None,
-    ) -> Moves:
-        """Write the best cluster of each row, or of the rows from..to `rows`, over `labels` (n,).
+    def assign(self, rule: AffineRule, labels: Labels, rows: tuple[int, int] | None = None) -> None:
+        """Write the best cluster of each row, or of the rows from..to `rows`, over `labels` (n,)."""
+        lanes = self.points.lanes if rows is None else self._even_lanes(*rows)
+        prepared = self.kernels.prepare(rule)
+
+        def task(lane: int) -> None:
+            for block, part in self._blocks_of(*lanes[lane]):
+                self.kernels.assign_best(block, prepared, labels[part], None)
+
+        self._workers.run(task, len(lanes))
+
+    def reassign(self, rule: AffineRule, labels: Labels, bounds: Callable[[slice], AngleBounds] | None = None) -> Moves:
+        """`assign` that counts who moved.
 
         With `bounds`, which gives the angle bounds of a slice of rows, rows they settle are passed over.
         """
-        lanes = self.points.lanes if rows is None else self._even_lanes(*rows)
-        return self._sweep(rule, labels, bounds, lanes, into=None)
+        return self._sweep(rule, labels, bounds, into=None)
 
     def assign_and_sum(
         self, rule: AffineRule, labels: Labels, bounds: Callable[[slice], AngleBounds] | None = None
     ) -> tuple[Moves, DirectionalStatistics]:
         """`assign`, then `sums`, reading dense rows only once."""
         if self.points.is_sparse:
-            return self.assign(rule, labels, bounds), self.sums(labels, len(rule.vectors))
+            return self.reassign(rule, labels, bounds), self.sums(labels, len(rule.vectors))
         total = DirectionalStatistics.zero(*rule.vectors.shape)
-        return self._sweep(rule, labels, bounds, self.points.lanes, into=total), total
+        return self._sweep(rule, labels, bounds, into=total), total
 
     def _sweep(
         self,
         rule: AffineRule,
         labels: Labels,
         bounds: Callable[[slice], AngleBounds] | None,
-        lanes: list[tuple[int, int]],
         into: DirectionalStatistics | None,
     ) -> Moves:
-        """Assign the rows of the lanes and, unless `into` is None, add them to it by their new labels."""
+        """Assign every row and, unless `into` is None, add the rows to it by their new labels."""
         n_clusters = len(rule.vectors)
         prepared = self.kernels.prepare(rule)
         all_clusters = np.ones(n_clusters, dtype=np.bool_)
@@ -98,7 +101,7 @@ class Passes:
             n_moved = 0
             moved = np.zeros(n_clusters, dtype=np.int64)
             partial = None if into is None else DirectionalStatistics.zero(*rule.vectors.shape)
-            for rows, part in self._blocks_of(*lanes[lane]):
+            for rows, part in self._blocks(lane):
                 if bounds is not None:
                     n_moved += self.kernels.assign_bounded(rows, prepared, labels[part], moved, bounds(part))
                     if partial is not None:
@@ -120,7 +123,7 @@ class Passes:
             if into is not None and partial is not None:
                 _add_into(into, partial)
 
-        self._workers.run(task, len(lanes), fold)
+        self._workers.run(task, len(self.points.lanes), fold)
         return Moves(n_changed, changed)
 
     def sums(

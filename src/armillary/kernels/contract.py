@@ -142,11 +142,13 @@ class Kernels(Protocol):
     def own_scores(self, rows: Block, rule: Any, labels: npt.NDArray[np.int32], out: Float64Array) -> None:
         """Fill `out` (n,) with the score of each row under its own label."""
 
-    def assign_best(self, rows: Block, rule: Any, labels: npt.NDArray[np.int32], changed: npt.NDArray[np.int64]) -> int:
+    def assign_best(
+        self, rows: Block, rule: Any, labels: npt.NDArray[np.int32], changed: npt.NDArray[np.int64] | None
+    ) -> int:
         """Write the arg max over `labels` (n,), or refuse the row; return how many rows changed.
 
         For a row that moves from cluster a to b, `changed[a]` and `changed[b]` grow by one (a row labelled -1
-        comes from nowhere).
+        comes from nowhere). With `changed=None` nothing is counted, and what is returned means nothing.
         """
 
     def assign_and_add(

@@ -61,7 +61,9 @@ def own_scores(rows: Block, rule: AffineRule, labels: npt.NDArray[np.int32], out
     out[:] = np.take_along_axis(_scores(rows, rule), labels[:, None], axis=1)[:, 0]
 
 
-def assign_best(rows: Block, rule: AffineRule, labels: npt.NDArray[np.int32], changed: npt.NDArray[np.int64]) -> int:
+def assign_best(
+    rows: Block, rule: AffineRule, labels: npt.NDArray[np.int32], changed: npt.NDArray[np.int64] | None
+) -> int:
     """np.argmax takes the smallest k among ties, as the contract asks."""
     table = _scores(rows, rule)
     best = np.argmax(table, axis=1)
@@ -69,8 +71,9 @@ def assign_best(rows: Block, rule: AffineRule, labels: npt.NDArray[np.int32], ch
     if rule.is_rival is not None:
         is_refused |= rule.is_rival[best]
     moved = (best != labels) & ~is_refused
-    np.add.at(changed, best[moved], 1)
-    np.add.at(changed, labels[moved & (labels >= 0)], 1)
+    if changed is not None:
+        np.add.at(changed, best[moved], 1)
+        np.add.at(changed, labels[moved & (labels >= 0)], 1)
     labels[:] = np.where(is_refused, -2 - labels, best)
     return int(moved.sum())
 

@@ -124,10 +124,13 @@ class Parameters:
     thin: int
 
     @classmethod
-    def check(cls, model: BayesianVonMisesFisherMixture, points: Points) -> Parameters:
-        """The parameters of `model`, or an error that names the wrong one."""
+    def check(cls, model: BayesianVonMisesFisherMixture, points: Points, n_started: int | None = None) -> Parameters:
+        """The parameters of `model`, or an error that names the wrong one; a later batch has `n_started` components."""
         who = type(model).__name__
-        n_components = check_n_components(model.n_components, points, who)
+        if n_started is None:
+            n_components = check_n_components(model.n_components, points, who)
+        else:
+            n_components = _check_started(model.n_components, n_started, who)
         shape = (n_components, points.n_features)
         laws = ("grid", "monte_carlo", "log_normal")
         has_sticks = (
@@ -222,6 +225,15 @@ class Parameters:
     def rate(self, step: int) -> float:
         """(t + tau)^-decay for the step of number t = 0, 1, ... (vmf_mixtures.md, 11)."""
         return float((step + self.learning_offset) ** -self.learning_decay)
+
+
+def _check_started(n_components: Any, n_started: int, who: str) -> int:
+    if check_integer(n_components, "n_components", who, low=1) == n_started:
+        return n_started
+    raise ParameterError(
+        f"`n_components` of {who} must stay as it was in the first fit, {n_started}; got {n_components}. "
+        "Make a new model, or call fit."
+    )
 
 
 def _refuse_combinations(parameters: Parameters, who: str) -> None:
@@ -755,8 +767,8 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
     --------
     >>> from armillary.datasets import make_vmf_mixture
     >>> from armillary.models.bayesian_vmf_mixture import BayesianVonMisesFisherMixture
-    >>> X, _, _ = make_vmf_mixture(1000, 3, 4, concentration=100.0, min_angle=1.0, random_state=0)
-    >>> model = BayesianVonMisesFisherMixture(12, weight_prior="stick_breaking", random_state=0).fit(X)
+    >>> X, _, _ = make_vmf_mixture(500, 3, 4, concentration=100.0, min_angle=1.0, random_state=0)
+    >>> model = BayesianVonMisesFisherMixture(8, weight_prior="stick_breaking", random_state=0).fit(X)
     >>> model.n_clusters_
     4
     """
@@ -852,7 +864,7 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         """
         is_new = not hasattr(self, "means_")
         points = self._points(X, sample_weight, is_new=is_new)
-        parameters = Parameters.check(self, points)
+        parameters = Parameters.check(self, points, None if is_new else len(self.counts_))
         if parameters.is_gibbs or hasattr(self, "sample_labels_"):
             raise InputError(
                 f"`partial_fit` of {self._who} must have inference='variational'; this model samples. "

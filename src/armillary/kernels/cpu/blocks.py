@@ -139,7 +139,9 @@ def own_scores(rows: Block, rule: PreparedRule, labels: npt.NDArray[np.int32], o
         dense.own_scores(rows, rule.vectors, rule.offsets, labels, out)
 
 
-def assign_best(rows: Block, rule: PreparedRule, labels: npt.NDArray[np.int32], changed: npt.NDArray[np.int64]) -> int:
+def assign_best(
+    rows: Block, rule: PreparedRule, labels: npt.NDArray[np.int32], changed: npt.NDArray[np.int64] | None
+) -> int:
     """Write the arg max over `labels`; return how many rows changed."""
     if _is_narrow(rows):
         return _assign_narrow(rows, rule, labels, changed, None, None, None)
@@ -171,7 +173,7 @@ def _assign_narrow(
     rows: FloatArray,
     rule: PreparedRule,
     labels: npt.NDArray[np.int32],
-    changed: npt.NDArray[np.int64],
+    changed: npt.NDArray[np.int64] | None,
     weights: Float64Array | None,
     counts: Float64Array | None,
     resultants: Float64Array | None,
@@ -211,7 +213,7 @@ def _assign_listed(
     rule: PreparedRule,
     numbers: npt.NDArray[np.int64] | None,
     labels: npt.NDArray[np.int32],
-    changed: npt.NDArray[np.int64],
+    changed: npt.NDArray[np.int64] | None,
     angles: AngleBounds | None,
 ) -> int:
     own, other = (None, None) if angles is None else (angles.own, angles.other)

@@ -72,7 +72,7 @@ def count_reaching(scores, threshold):
 
 @kernel
 def record(label, row, labels, changed):
-    """Write a label; count the clusters a moving row leaves and enters. Returns 1 if the row moved.
+    """Write a label; count the clusters a moving row leaves and enters (not if None). Returns 1 if the row moved.
 
     A negative label refuses the row: what it had before is kept as -2 - before.
     """
@@ -83,6 +83,8 @@ def record(label, row, labels, changed):
     if before == label:
         return 0
     labels[row] = label
+    if changed is None:
+        return 1
     changed[label] += 1
     if before >= 0:
         changed[before] += 1

