@@ -32,6 +32,9 @@ check: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-bench
 	$(RUN) -m benchmarks.run
 	$(RUN) -m benchmarks.algorithms
+	$(RUN) -m benchmarks.dp_means
+	$(RUN) -m benchmarks.streams
+	$(RUN) -m benchmarks.mixtures
 	$(RUN) -m benchmarks.import_time
 
 clean:

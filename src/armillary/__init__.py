@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from armillary.models.angle_selection import select_max_angle, suggest_max_angle
+    from armillary.models.bayesian_vmf_mixture import BayesianVonMisesFisherMixture
     from armillary.models.ddp_vmf_means import DDPvMFMeans
     from armillary.models.dp_vmf_means import DPvMFMeans
     from armillary.models.multinomial_mixture import MultinomialMixture
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BayesianVonMisesFisherMixture": "armillary.models.bayesian_vmf_mixture",
     "DDPvMFMeans": "armillary.models.ddp_vmf_means",
     "DPvMFMeans": "armillary.models.dp_vmf_means",
     "MultinomialMixture": "armillary.models.multinomial_mixture",
@@ -35,6 +37,7 @@ _HOMES = {
 _ROOMS = ("datasets", "distributions", "geometry", "metrics", "plots")
 
 __all__ = [
+    "BayesianVonMisesFisherMixture",
     "DDPvMFMeans",
     "DPvMFMeans",
     "MultinomialMixture",

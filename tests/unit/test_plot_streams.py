@@ -72,8 +72,10 @@ def test_draws_on_axes_given():
         (
             {"ids": [[0], [0.5]]},
             InputError,
-            ("`ids` of plot_id_shares must hold one 1-D array of integers for each step; step 1 has shape (1,) and "
-            "dtype float64. Give `labels_` of each step."),
+            (
+                "`ids` of plot_id_shares must hold one 1-D array of integers for each step; step 1 has shape (1,) and "
+                "dtype float64. Give `labels_` of each step."
+            ),
         ),
         (
             {"ids": [[0]], "most_ids": 0},

@@ -51,9 +51,9 @@ class Field:
 
     name: str
     kind: str  # "int", "float", "bool", "strings", or the dtype of an array, e.g. "float64"
-    shape: str = (
-        ""  # one letter per axis: K clusters, D features, N rows, C components, T tracks, E events; a digit is a length
-    )
+    # One letter per axis: K clusters, D features, N rows, C components, G nodes, S draws, T tracks, E events, and I or
+    # J steps; a digit is a length.
+    shape: str = ""
     is_required: bool = True
 
 
@@ -120,6 +120,47 @@ MODELS: dict[str, ModelSchema] = {
             *_EVERY_MIXTURE,
             Field("means_", "float64", "CD"),
             Field("concentrations_", "float64", "C"),
+        ),
+    ),
+    "BayesianVonMisesFisherMixture": ModelSchema(
+        home="armillary.models.bayesian_vmf_mixture",
+        fields=(
+            *_EVERY_MODEL,
+            Field("labels_", "int32", "N"),
+            Field("weights_", "float64", "C"),
+            Field("means_", "float64", "CD"),
+            Field("concentrations_", "float64", "C"),
+            Field("concentration_deviations_", "float64", "C"),
+            Field("log_concentrations_", "float64", "C"),
+            Field("log_concentration_variances_", "float64", "C"),
+            Field("posterior_concentrations_", "float64", "C"),
+            Field("weight_concentration_", "float"),
+            Field("mean_direction_", "float64", "D"),
+            Field("mean_concentration_", "float"),
+            Field("log_concentration_mean_", "float"),
+            Field("log_concentration_variance_", "float"),
+            Field("counts_", "float64", "C"),
+            Field("resultants_", "float64", "CD"),
+            Field("expected_log_h_", "float64", "C"),
+            Field("direction_coefficients_", "float64", "C2"),
+            Field("natural_coefficients_", "float64", "C2"),
+            Field("nodes_", "float64", "GC"),
+            Field("node_weights_", "float64", "GC"),
+            Field("node_pulls_", "float64", "GC"),
+            Field("n_iter_", "int"),
+            Field("converged_", "bool"),
+            Field("n_steps_", "int"),
+            Field("rows_seen_", "float"),
+            Field("seed_", "int"),
+            Field("lower_bound_", "float", is_required=False),
+            Field("lower_bounds_", "float64", "I", is_required=False),
+            Field("sample_labels_", "int32", "SN", is_required=False),
+            Field("sample_concentrations_", "float64", "SC", is_required=False),
+            Field("sample_counts_", "float64", "SC", is_required=False),
+            Field("sample_resultants_", "float64", "SCD", is_required=False),
+            Field("log_joint_", "float64", "J", is_required=False),
+            Field("partition_", "int32", "N", is_required=False),
+            Field("partition_draw_", "int", is_required=False),
         ),
     ),
     "SoftKMeans": ModelSchema(
