@@ -122,20 +122,22 @@ def compare(name: str, repeats: int, n_threads: int) -> dict[str, Any]:
     """Seconds of an iteration of every peer."""
     work = workloads.load(name)
     steps = {peer: 4 if peer in SCIKIT_LEARN else 11 for peer in PEERS_OF[name]}
-    times: dict[str, list[float]] = {peer: [] for peer in steps}
-    for peer in steps:
-        PEERS[peer](work, work.starts, 1, n_threads)
+    times: dict[str, dict[int, list[float]]] = {peer: {1: [], n_steps: []} for peer, n_steps in steps.items()}
+    done = {peer: PEERS[peer](work, work.starts, n_steps, n_threads) for peer, n_steps in steps.items()}
     for _ in range(repeats):
-        for peer, n_steps in steps.items():
-            done = {}
-            seconds = {}
-            for number in (1, n_steps):
-                begin_to_end = measure.seconds(
-                    lambda p=peer, n=number, d=done: d.update({n: PEERS[p](work, work.starts, n, n_threads)})  # type: ignore[misc]
-                )
-                seconds[number] = begin_to_end
-            times[peer].append((seconds[n_steps] - seconds[1]) / (done[n_steps] - done[1]))
-    lines = {peer: {"step_seconds": median(found), "fastest_seconds": min(found)} for peer, found in times.items()}
+        for peer, by_number in times.items():
+            for number, found in by_number.items():
+                fit = PEERS[peer]
+                found.append(measure.seconds(lambda f=fit, n=number: f(work, work.starts, n, n_threads)))  # type: ignore[misc]
+    lines: dict[str, dict[str, float]] = {}
+    for peer, n_steps in steps.items():
+        short, long = times[peer][1], times[peer][n_steps]
+        differences = [after - before for before, after in zip(short, long, strict=True)]
+        lines[peer] = {
+            "n_steps": done[peer],
+            "step_seconds": median(differences) / (done[peer] - 1),
+            "fastest_seconds": (min(long) - min(short)) / (done[peer] - 1),
+        }
     result: dict[str, Any] = {
         "shape": [int(size) for size in work.rows.shape],
         "n_clusters": work.n_clusters,

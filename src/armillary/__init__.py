@@ -34,7 +34,7 @@ _HOMES = {
     "select_max_angle": "armillary.models.angle_selection",
     "suggest_max_angle": "armillary.models.angle_selection",
 }
-_ROOMS = ("datasets", "distributions", "geometry", "metrics", "plots")
+_ROOMS = ("datasets", "diagnostics", "distributions", "geometry", "metrics", "plots")
 
 __all__ = [
     "BayesianVonMisesFisherMixture",

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import armillary
-from armillary import MultinomialMixture, SoftKMeans, VonMisesFisherMixture
+from armillary import BayesianVonMisesFisherMixture, MultinomialMixture, SoftKMeans, VonMisesFisherMixture
 
 ZERO_ROWS = "the check's data has rows of zeros, which have no direction; they are refused with a sentence"
 NO_CLASSIFIER = "the check reads the tags of a classifier from all that has predict_proba; a mixture has none"
@@ -27,6 +27,7 @@ ESTIMATORS = [
         stopping="paper",
         random_state=0,
     ),
+    BayesianVonMisesFisherMixture(n_components=2, max_iter=20, random_state=0),
     SoftKMeans(n_components=2, random_state=0),
     MultinomialMixture(n_components=2, random_state=0),
     MultinomialMixture(n_components=2, init="random_labels", random_state=0),
@@ -45,6 +46,7 @@ WEIGHTS = dict.fromkeys(
 )
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {
     "VonMisesFisherMixture": {**WITHOUT_DIRECTION, **WEIGHTS},
+    "BayesianVonMisesFisherMixture": {**WITHOUT_DIRECTION, **WEIGHTS},
     "SoftKMeans": {**WITHOUT_DIRECTION, **WEIGHTS},
     "MultinomialMixture": {
         **dict.fromkeys(["check_estimator_sparse_array", "check_estimator_sparse_matrix"], NO_CLASSIFIER),

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
@@ -25,7 +25,7 @@ from armillary.points import as_points
 from armillary.random import Stream
 
 SLACK = {np.float64: 1e-9, np.float32: 1e-6}  # of the bound over the uniform law
-law = settings(deadline=None, max_examples=10)
+law = settings(deadline=None, max_examples=6)
 
 
 def units(rng, *shape):
@@ -60,7 +60,7 @@ def checked(rows, sample_weight=None, **parameters):
     return Passes(points, cpu, Workers(1)), b.Parameters.check(model, points)
 
 
-def single_updates(passes, parameters, n_sweeps=3, seed=0):
+def single_updates(passes, parameters, n_sweeps=2, seed=0):
     """Every state that single updates lead through, with the name of the update."""
     stream = Stream(seed)
     make_law = parameters.make_law(stream, 1, 1)
@@ -150,16 +150,20 @@ def test_nor_on_sparse_or_single_precision_rows_with_weights(dtype, is_sparse):
     n_rows=st.integers(6, 60),
     form=st.sampled_from(FORMS),
 )
+@example(seed=2725, dimension=10, n_components=3, n_rows=49, form=FORMS[2])
 def test_no_single_update_lowers_the_bound_of_any_rows(seed, dimension, n_components, n_rows, form):
     rng = np.random.default_rng(seed)
     rows = units(rng, n_rows, dimension)
     rows[: n_rows // 3] = rows[0]  # copies: a component of equal rows
     passes, parameters = checked(rows, rng.gamma(0.5, size=n_rows) + 1e-3, **{**form, "n_components": n_components})
-    bounds = [(name, b.objective(state)) for name, state in single_updates(passes, parameters)]
-    for (_, before), (name, now) in pairwise(bounds):
+    before = -math.inf
+    for name, state in single_updates(passes, parameters):
+        now = b.objective(state)
         assert np.isfinite(now)
-        # the bound itself can be near 0: rounding is that of its parts
-        assert now >= before - 1e-9 * (abs(now) + n_rows), name
+        # rounding is that of the parts of the bound: equal rows have a concentration of up to 5e11
+        parts = float(state.statistics.counts @ state.factors.concentrations)
+        assert now >= before - 1e-9 * (abs(now) + n_rows) - 2.0**-50 * parts, name
+        before = now
 
 
 # -------------------------------------------------------------------------------------------------------- mutations
@@ -396,8 +400,9 @@ def test_sparse_rows_are_dense_rows(form):
 
 @pytest.mark.parametrize("form", [{}, {"weight_prior": "stick_breaking"}, {"batch_size": 2000}], ids=str)
 def test_one_thread_and_two_have_equal_bits(form):
-    rows = clumps(8, 9000, 20)
-    models = [fit(rows, 6, n_threads=n, max_iter=6, **form) for n in (1, 2)]
+    rows = clumps(8, 6000, 60)
+    assert len(as_points(rows, "test").lanes) > 1
+    models = [fit(rows, 6, n_threads=n, max_iter=5, **form) for n in (1, 2)]
     for name in ("means_", "concentrations_", "weights_", "labels_", "lower_bounds_", "resultants_"):
         np.testing.assert_array_equal(getattr(models[0], name), getattr(models[1], name), err_msg=name)
     np.testing.assert_array_equal(*(model.score_samples(rows[:5000]) for model in models))

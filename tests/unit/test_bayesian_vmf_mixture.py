@@ -156,6 +156,18 @@ def test_a_fit_that_could_go_on_warns_and_a_failed_one_changes_nothing():
     assert before.keys() == after.keys()
 
 
+def test_equal_rows_hold_a_concentration_at_its_bound_and_are_said_to():
+    rows = np.concatenate([np.repeat(-STARTS[:1], 40, axis=0), ROWS[:60]])
+    starts = np.concatenate([STARTS, -STARTS[:1]])
+    settings = {"init": starts, "log_concentration_variance_prior": 100.0, "empirical_bayes": False, "tol": 1e-3}
+    with pytest.warns(
+        ConvergenceWarning, match=r"holds the concentration of component 3 at its bound 5.32e\+11: the r"
+    ):
+        fitted = model(4, **settings).fit(rows)
+    assert np.isfinite(fitted.lower_bound_)
+    assert np.all(np.isfinite(fitted.score_samples(rows)))
+
+
 def test_doctest():
     assert doctest.testmod(model_file).failed == 0
 

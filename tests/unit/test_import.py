@@ -48,6 +48,7 @@ def test_a_model_is_made_without_compiler_plots_or_progress(model):
 
 def test_dir_lists_the_public_names_and_rooms():
     expected = [
+        "BayesianVonMisesFisherMixture",
         "DDPvMFMeans",
         "DPvMFMeans",
         "MultinomialMixture",
@@ -56,6 +57,7 @@ def test_dir_lists_the_public_names_and_rooms():
         "VonMisesFisherMixture",
         "__version__",
         "datasets",
+        "diagnostics",
         "distributions",
         "geometry",
         "load",

@@ -766,7 +766,7 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
     Examples
     --------
     >>> from armillary.datasets import make_vmf_mixture
-    >>> from armillary.models.bayesian_vmf_mixture import BayesianVonMisesFisherMixture
+    >>> from armillary import BayesianVonMisesFisherMixture
     >>> X, _, _ = make_vmf_mixture(500, 3, 4, concentration=100.0, min_angle=1.0, random_state=0)
     >>> model = BayesianVonMisesFisherMixture(8, weight_prior="stick_breaking", random_state=0).fit(X)
     >>> model.n_clusters_
@@ -920,12 +920,7 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
             )
             chain: Any = run.chain
             labels = _best_labels(passes, score_rule(chain.state))
-        if not run.is_converged:
-            warnings.warn(
-                f"{self._who} used all {run.n_steps} steps and was still gaining. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        self._warn(run.n_steps, run.is_converged, chain.state)
         bounds = np.array(chain.trace) - points.total_weight * float(sphere.log_area(points.n_features))
         return {
             **_described(chain.state),
@@ -1050,6 +1045,23 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         return draws.permutation(np.concatenate(parts))
 
     # ---------------------------------------------------------------------------------------------------- inside
+
+    def _warn(self, n_steps: int, is_converged: bool, state: State) -> None:
+        if not is_converged:
+            warnings.warn(
+                f"{self._who} used all {n_steps} steps and was still gaining. Raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        held = np.flatnonzero(state.factors.log_means > HIGHEST - 1.0)
+        if held.size:
+            warnings.warn(
+                f"{self._who} holds the concentration of component {', '.join(map(str, held))} at its bound "
+                f"{math.exp(HIGHEST):.3g}: the rows there are equal. Drop copies, lower n_components, or keep a narrow "
+                "prior of concentrations with empirical_bayes=False.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     def _prior(self) -> MixturePrior:
         return MixturePrior(
