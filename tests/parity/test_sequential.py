@@ -172,18 +172,18 @@ def check_revivals(seed, device, monkeypatch):
 
 @pytest.mark.parametrize("part", range(10))
 def test_births_and_deaths_equal_the_sequential_rule(part, monkeypatch):
-    for seed in range(200 * part, 200 * (part + 1)):
+    for seed in range(120 * part, 120 * (part + 1)):
         check_births_and_deaths(seed, "cpu", monkeypatch)
 
 
 @pytest.mark.parametrize("part", range(10))
 def test_revivals_equal_the_sequential_rule(part, monkeypatch):
-    for seed in range(100 * part, 100 * (part + 1)):
+    for seed in range(60 * part, 60 * (part + 1)):
         check_revivals(seed, "cpu", monkeypatch)
 
 
 def test_the_reference_kernels_walk_the_same_way(monkeypatch):
-    for seed in range(150):
+    for seed in range(60):
         check_births_and_deaths(seed, "reference", monkeypatch)
         check_revivals(seed, "reference", monkeypatch)
 
