@@ -70,8 +70,8 @@ class Memory(Protocol):
     def scores(self, row: Float64Array) -> Float64Array:
         """Exact scores (T,) of one row (D,)."""
 
-    def revive(self, track: int, resultant: Float64Array) -> Float64Array:
-        """The direction (D,) of a track whose only row has this resultant (D,)."""
+    def revive(self, tracks: npt.NDArray[np.int64], resultants: Float64Array) -> Float64Array:
+        """The directions (P, D) of tracks (P,) whose only rows have these resultants (P, D)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,12 +260,10 @@ class _Order:
                 self.first = block.first
                 return n_events
             n_events += 1
-            resultant = block.resultant(position)
             if halt == Halt.REVIVAL:
-                assert self.opening.memory is not None
-                slot, direction = track, self.opening.memory.revive(track, resultant)
+                slot, direction = track, block.revived(position, track)
             else:
-                slot, direction = block.slot_for_birth(position), _unit(resultant)
+                slot, direction = block.slot_for_birth(position), _unit(block.resultant(position))
             if slot == self.n_slots:
                 self._append()
             self._directions[slot] = direction
@@ -308,6 +306,7 @@ class _Table:
             seeds = np.array([_unit(self.resultant(place)) for place in places[ending]])
             self._is_seed[ending] = (seeds == order.directions[ending]).all(axis=1)
         self._recall = self._remember()
+        self._revivals: dict[tuple[int, int], Float64Array] = {}
 
     def _filter_scores(self, rows: Block, directions: Float64Array) -> tuple[FloatArray, float]:
         kernels = self._order.kernels
@@ -396,10 +395,27 @@ class _Table:
 
     def is_staying(self, position: int, track: int) -> bool:
         """Whether the row was alone in `track` and revives it with the direction it has."""
+        if self.closing[position] != track:
+            return False
+        return bool(np.array_equal(self.revived(position, track), self._order.directions[track]))
+
+    def revived(self, position: int, track: int) -> Float64Array:
+        """The direction (D,) of a track that the row at `position` revives.
+
+        Most tracks are revived by the first row that likes them best, so those are solved together: a solver costs as
+        much for ten as for one.
+        """
         memory = self._order.opening.memory
         assert memory is not None
-        direction = memory.revive(track, self.resultant(position))
-        return bool(self.closing[position] == track and np.array_equal(direction, self._order.directions[track]))
+        if (position, track) not in self._revivals:
+            favourite = np.argmax(self._recall.cosines[position:] + self._recall.ceilings, axis=1)
+            tracks, first = np.unique(favourite, return_index=True)
+            pairs = {(position, track), *zip((position + first).tolist(), tracks.tolist(), strict=True)}
+            positions = sorted(pairs)
+            resultants = np.array([self.resultant(place) for place, _ in positions])
+            directions = memory.revive(np.array([number for _, number in positions]), resultants)
+            self._revivals.update(zip(positions, directions, strict=True))
+        return self._revivals[position, track]
 
     def resultant(self, position: int) -> Float64Array:
         """The row, in float64 and weighted, as a sum over this row alone has it (D,)."""

@@ -300,7 +300,7 @@ def one_by_one(
             slot = int(np.flatnonzero(is_open & (cosines == best))[0])
         elif sleeping and recall >= floor:
             slot = sleeping[int(np.argmax(recalls))]
-            slots[slot] = memory.revive(slot, resultant)
+            slots[slot] = memory.revive(np.array([slot]), resultant[None])[0]
         elif is_open.any() and max_open is not None and is_open.sum() >= max_open:
             slot = int(np.flatnonzero(is_open & (cosines == best))[0])
         elif old >= n_tracks and counts[old] == 0:

@@ -212,9 +212,9 @@ class Recollection:
             is_exact=parameters.is_exact,
         )
 
-    def revive(self, track: int, resultant: Float64Array) -> Float64Array:
-        """The direction (D,) of a track whose only row has this resultant (D,)."""
-        return walk_to(self._state.select([track]), resultant[None], self._parameters)[0][0]
+    def revive(self, tracks: npt.NDArray[np.int64], resultants: Float64Array) -> Float64Array:
+        """The directions (P, D) of tracks (P,) whose only rows have these resultants (P, D)."""
+        return walk_to(self._state.select(tracks), resultants, self._parameters)[0]
 
 
 @dataclass(frozen=True, eq=False)
