@@ -131,6 +131,11 @@ class TwoPeaks(Target):
     def mean_lengths(self):
         return np.zeros_like(self.counts)
 
+    def gain(self, kappa):
+        raise AssertionError("value and derivatives are given whole")
+
+    gain_derivatives = gain
+
     def value(self, y):
         return np.logaddexp(-0.5 * y**2, self.excess - 0.5 * (y - 6.0) ** 2)
 

@@ -10,6 +10,7 @@ Densities are relative to the uniform law on the sphere: one log area for each r
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,17 +43,7 @@ class DirectionSums(NamedTuple):
 
 def log_target(y: ArrayLike, sums: DirectionSums, prior: MixturePrior) -> Float64Array:
     """g(y) of each component (...); y broadcasts with the sums."""
-    order = 0.5 * len(prior.mean_direction) - 1.0
-    logs = np.asarray(y, dtype=np.float64)
-    kappa = np.exp(logs)
-    length = natural_length(kappa, sums, prior)
-    rows = np.asarray(bessel.log_h(order, length)) - sums.counts * np.asarray(bessel.log_h(order, kappa))
-    return np.asarray(
-        rows
-        - bessel.log_h(order, prior.mean_concentration)
-        - (logs - prior.log_mean) ** 2 / (2.0 * prior.log_variance)
-        - 0.5 * np.log(2.0 * np.pi * prior.log_variance)
-    )
+    return JointTarget(sums.counts, prior, sums.squares, sums.projections).value(np.asarray(y, dtype=np.float64))
 
 
 def natural_length(kappa: Float64Array, sums: DirectionSums, prior: MixturePrior) -> Float64Array:
@@ -63,7 +54,7 @@ def natural_length(kappa: Float64Array, sums: DirectionSums, prior: MixturePrior
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class Target(ABC):
     """The log density of K log concentrations with its derivatives: rows, what the directions gain, and the prior.
 
     value(y) = -n log H(kappa) + gain(kappa) + log Normal(y | m, s2), with kappa = e^y of shape (..., K).
@@ -78,17 +69,17 @@ class Target:
         return len(self.prior.mean_direction)
 
     @property
+    @abstractmethod
     def mean_lengths(self) -> Float64Array:
         """(K,) the mean resultant length that the rows alone ask for; 0 where there are none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def gain(self, kappa: Float64Array) -> Float64Array:
         """What the directions add, (..., K)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def gain_derivatives(self, kappa: Float64Array) -> tuple[Float64Array, Float64Array]:
         """Its first and second derivative in kappa."""
-        raise NotImplementedError
 
     def value(self, y: Float64Array) -> Float64Array:
         """The log density, up to a constant."""

@@ -33,7 +33,7 @@ class ExpectationMaximization(Generic[S]):
         objective: Callable[[S, S, float], float],
         n_clusters: Callable[[S], int],
         is_hard: bool = False,
-        is_still: Callable[[S, S], bool] = lambda before, after: False,
+        is_still: Callable[[S, S], bool] | None = None,
     ) -> None:
         self.state = state
         self._passes = passes
@@ -54,7 +54,9 @@ class ExpectationMaximization(Generic[S]):
         before = self.state
         statistics, evidence, is_settled = self._expect(self._score_rule(before))
         self.state = self._update(before, statistics)
-        return self._objective(before, self.state, evidence), is_settled or self._is_still(before, self.state)
+        if self._is_still is not None:
+            is_settled = is_settled or self._is_still(before, self.state)
+        return self._objective(before, self.state, evidence), is_settled
 
     def _expect(self, rule: AffineRule) -> tuple[DirectionalStatistics, float, bool]:
         """Statistics, evidence, and whether labels stand still (never, if rows are shared)."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
@@ -53,20 +54,20 @@ def log_shares(counts: Float64Array) -> Float64Array:
         return np.asarray(np.log(counts / counts.sum()))
 
 
-class AffineMixture(DensityMixin, UnitVectorEstimator):
+class AffineMixture(DensityMixin, UnitVectorEstimator, ABC):
     """Base of the mixtures. Subclasses have `_rule(points)`, `_log_base(points)` and `_n_parameters()`."""
 
+    @abstractmethod
     def _rule(self, points: Points) -> AffineRule:
         """The scores of these points under the fitted parameters."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _log_base(self, points: Points) -> float:
         """Log density of a row minus log sum exp of its scores."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _n_parameters(self) -> int:
         """Free parameters."""
-        raise NotImplementedError
 
     def _run(
         self,
@@ -101,9 +102,9 @@ class AffineMixture(DensityMixin, UnitVectorEstimator):
             )
         return state, run, labels.labels, evidence
 
+    @abstractmethod
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture."""
-        raise NotImplementedError
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> IntArray:
         """`fit`; returns `labels_`."""

@@ -42,7 +42,7 @@ from armillary.geometry import sphere
 from armillary.geometry.rotation import mean_rotation
 from armillary.kernels.contract import AffineRule
 from armillary.models._estimator import UnitVectorEstimator
-from armillary.models.dp_vmf_means import check_max_angle
+from armillary.models.dp_vmf_means import birth_floor, check_max_angle, cluster_price
 from armillary.points import Points, as_points
 from armillary.statistics.directional import DirectionalStatistics
 from armillary.validation import (
@@ -153,14 +153,13 @@ class Parameters:
 
     @property
     def price(self) -> float:
-        """lambda = cos(max_angle) - 1, by the sine: exact for small angles."""
-        return -2.0 * math.sin(0.5 * self.max_angle) ** 2
+        """lambda."""
+        return cluster_price(self.max_angle)
 
     @property
     def floor(self) -> float:
-        """A row with a lower score asks for a cluster of its own; at pi none does."""
-        floor = 1.0 + self.price
-        return floor if floor > -1.0 else -math.inf
+        """A row with a lower score asks for a cluster of its own."""
+        return birth_floor(self.max_angle)
 
     @property
     def miss_price(self) -> float:

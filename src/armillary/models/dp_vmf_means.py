@@ -79,14 +79,24 @@ class Parameters:
 
     @property
     def price(self) -> float:
-        """lambda = cos(max_angle) - 1, by the sine: exact for small angles."""
-        return -2.0 * math.sin(0.5 * self.max_angle) ** 2
+        """lambda."""
+        return cluster_price(self.max_angle)
 
     @property
     def opening(self) -> Opening:
-        """Rows below this cosine ask for a cluster of their own; at pi none does."""
-        floor = 1.0 + self.price
-        return Opening(floor if floor > -1.0 else -math.inf, self.max_clusters)
+        """When rows open clusters."""
+        return Opening(birth_floor(self.max_angle), self.max_clusters)
+
+
+def cluster_price(max_angle: float) -> float:
+    """lambda = cos(max_angle) - 1, by the sine: exact for small angles."""
+    return -2.0 * math.sin(0.5 * max_angle) ** 2
+
+
+def birth_floor(max_angle: float) -> float:
+    """cos(max_angle): a row with a lower score asks for a cluster of its own; at pi none does."""
+    floor = 1.0 + cluster_price(max_angle)
+    return floor if floor > -1.0 else -math.inf
 
 
 def check_max_angle(max_angle: Any, dtype: np.dtype[Any] | None, who: str) -> float:

@@ -177,10 +177,6 @@ def _has_stopped_moving(before: State, after: State) -> bool:
     return float(max(changes)) < _PAPER_CHANGE
 
 
-def _never(before: State, after: State) -> bool:
-    return False
-
-
 class VonMisesFisherMixture(AffineMixture):
     """Mixture of von Mises-Fisher distributions, fitted by expectation maximisation.
 
@@ -317,7 +313,7 @@ class VonMisesFisherMixture(AffineMixture):
                 objective=lambda before, after, evidence: objective(before, after, evidence, parameters),
                 n_clusters=lambda state: count_clusters(state.log_weights),
                 is_hard=parameters.is_hard,
-                is_still=_has_stopped_moving if parameters.follows_paper else _never,
+                is_still=_has_stopped_moving if parameters.follows_paper else None,
             )
 
         state, run, labels, evidence = self._run(
