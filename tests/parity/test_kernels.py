@@ -837,6 +837,10 @@ def test_labels_and_sums_in_one_reading_are_those_of_two(dimension, dtype):
             assert fused[0] == slow[0] == n_changed
             for one, other in zip(fused[1:], (labels, changed, counts, resultants), strict=True):
                 np.testing.assert_array_equal(one, other)
+            for kernels in (cpu, reference):  # without counting clusters
+                uncounted = before.copy()
+                assert kernels.assign_best(rows, kernels.prepare(rule), uncounted, None) == n_changed
+                np.testing.assert_array_equal(uncounted, labels)
             np.testing.assert_array_equal(fused[1], slow[1])
             np.testing.assert_array_equal(fused[2], slow[2])
             np.testing.assert_allclose(fused[3], slow[3], rtol=1e-13)

@@ -68,8 +68,8 @@ def assign(passes):
 
 def assign_and_sum(passes):
     labels = np.full(passes.points.n_rows, -1, np.int32)
-    moves, sums = passes.assign_and_sum(make_rule(passes.points), labels)
-    return bits(labels, moves.n_changed, moves.changed, sums.counts, sums.resultants)
+    n_changed, sums = passes.assign_and_sum(make_rule(passes.points), labels)
+    return bits(labels, n_changed, sums.counts, sums.resultants)
 
 
 def fixed_labels(points, n_clusters=6):
@@ -208,10 +208,10 @@ def test_assign_and_sum_is_assign_then_sums_to_the_bit(name, dtype, is_weighted)
     points = make_points(name, dtype, is_weighted)
     rule = make_rule(points)
     together, apart = np.full((2, points.n_rows), -1, np.int32)
-    moves, total = with_threads(points, lambda passes: passes.assign_and_sum(rule, together), 2)
+    n_changed, total = with_threads(points, lambda passes: passes.assign_and_sum(rule, together), 2)
     other_moves = with_threads(points, lambda passes: passes.reassign(rule, apart), 2)
     other_total = with_threads(points, lambda passes: passes.sums(apart, 6), 2)
-    assert bits(together, moves.n_changed, moves.changed) == bits(apart, other_moves.n_changed, other_moves.changed)
+    assert bits(together, n_changed) == bits(apart, other_moves.n_changed)
     assert bits(total.counts, total.resultants) == bits(other_total.counts, other_total.resultants)
 
 

@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -120,9 +121,10 @@ def solve(
     zeta, *links = _broadcast(angle, weight, drift_concentration, n_steps, length)
     chain = _Chain.of(*(link.ravel() for link in links))
     x, is_obtuse = _share_of_weakest(chain, zeta.ravel())
-    arcs = chain.arcs(x)
-    memory, step, rows = np.where(is_obtuse & chain.is_weakest, np.pi - arcs, arcs).reshape(3, *zeta.shape)
-    return WalkAngles(memory, step, rows, (chain.least * np.sin(x)).reshape(zeta.shape))
+    bent = chain.bent(x, is_obtuse)
+    angles = np.where(is_obtuse & chain.is_weakest, np.pi - bent.arcs, bent.arcs)
+    memory, step, rows = angles.reshape(3, *zeta.shape)
+    return WalkAngles(memory, step, rows, bent.tension.reshape(zeta.shape))
 
 
 def solve_small_angle(
@@ -181,7 +183,7 @@ def revival_angle(
     chain = _Chain.of(*(link.ravel() for link in links))
     budget = (start - aim).ravel()
     end, can_be_obtuse = _share_of_weakest(chain, np.full(start.size, np.pi))
-    full_cost = chain.cost(end, can_be_obtuse)
+    full_cost = chain.bent(end, can_be_obtuse).cost
     angle = np.where(budget >= full_cost, np.pi, np.where(budget >= 0.0, 0.0, -1.0))
     between = np.flatnonzero((budget > 0.0) & (budget < full_cost))
     angle[between] = _angle_of_cost(chain.take(between), budget[between], end[between], can_be_obtuse[between])
@@ -218,11 +220,12 @@ def revival_curve(
     is_obtuse = can_be_obtuse & (part > 0.5)
     x = np.where(can_be_obtuse, _RIGHT * _eased(np.minimum(2.0 * part, 1.0)), end * _eased(part))
     x = np.where(is_obtuse, _RIGHT + (end - _RIGHT) * _eased(np.maximum(2.0 * part - 1.0, 0.0)), x)
-    angles = np.clip(chain.angle(x, is_obtuse), 0.0, np.pi)
+    bent = chain.bent(x, is_obtuse)
+    angles = np.clip(bent.angle, 0.0, np.pi)
     angles[:, 0], angles[:, -1] = 0.0, np.pi
     # rounding can reverse knots that differ in the last bit
     angles = np.maximum.accumulate(angles, axis=-1)
-    scores, slopes = start.reshape(-1, 1) - chain.cost(x, is_obtuse), -chain.least * np.sin(x)
+    scores, slopes = start.reshape(-1, 1) - bent.cost, -bent.tension
     shape = (*start.shape, n_knots)
     return RevivalCurve(angles.reshape(shape), scores.reshape(shape), slopes.reshape(shape))
 
@@ -340,7 +343,7 @@ class _Chain:
         every = (slice(None), *index) if isinstance(index, tuple) else (slice(None), index)
         return _Chain(self.least[index], self.ratios[every], self.gaps[every], self.counts[every])
 
-    @property
+    @cached_property
     def is_weakest(self) -> Any:
         return self.ratios == 1.0
 
@@ -353,41 +356,70 @@ class _Chain:
     def signed_counts(self, is_obtuse: Any) -> Float64Array:
         return np.where(self.is_weakest | np.logical_not(is_obtuse), self.counts, -self.counts)
 
-    def widths(self, x: Float64Array) -> Float64Array:
-        """cos of each arc: sqrt(1 - (a/v)^2 sin^2 x), without the cancellation."""
-        return np.sqrt(np.cos(x) ** 2 + self.gaps * (1.0 + self.ratios) * np.sin(x) ** 2)
+    def bent(self, x: Float64Array, is_obtuse: Any) -> _Bent:
+        """With the weakest link at `x`."""
+        return _Bent(self, x, is_obtuse, self.signed_counts(is_obtuse))
 
-    def arcs(self, x: Float64Array) -> Float64Array:
+
+class _Bent:
+    """Chains bent so that the weakest link has the angle `x` (...), or pi - x where `is_obtuse`.
+
+    `signed_counts` are those of the chain for `is_obtuse`, made once where many `x` are tried.
+    """
+
+    def __init__(self, chain: _Chain, x: Float64Array, is_obtuse: Any, signed_counts: Float64Array) -> None:
+        self._chain = chain
+        self._is_obtuse = is_obtuse
+        self._signed_counts = signed_counts
+        sine = np.sin(x)
+        self.tension: Float64Array = chain.least * sine
+        self._sines = chain.ratios * sine  # of each arc (3, ...)
+        self._cosine = np.cos(x)
+        # cos of each arc, sqrt(1 - (a/v)^2 sin^2 x), without the cancellation
+        self._cosines = np.sqrt(self._cosine**2 + chain.gaps * (1.0 + chain.ratios) * sine**2)
+
+    @cached_property
+    def arcs(self) -> Float64Array:
         """arcsin((a/v) sin x), with all digits also near a right angle; (3, ...)."""
-        return np.arctan2(self.ratios * np.sin(x), self.widths(x))
+        return np.arctan2(self._sines, self._cosines)
 
-    def length(self, x: Float64Array, is_obtuse: Any) -> Float64Array:
+    @cached_property
+    def length(self) -> Float64Array:
         """The signed sum of arcs: zeta, or pi - zeta where obtuse."""
-        total: Float64Array = (self.signed_counts(is_obtuse) * self.arcs(x)).sum(axis=0)
+        total: Float64Array = (self._signed_counts * self.arcs).sum(axis=0)
         return total
 
-    def slope(self, x: Float64Array, is_obtuse: Any) -> Float64Array:
+    @property
+    def slope(self) -> Float64Array:
         """d length / dx."""
-        rates = self.ratios * np.cos(x) / self.widths(x)
-        total: Float64Array = (self.signed_counts(is_obtuse) * rates).sum(axis=0)
+        rates = self._chain.ratios * self._cosine / self._cosines
+        total: Float64Array = (self._signed_counts * rates).sum(axis=0)
         return total
 
-    def give(self, x: Float64Array, is_obtuse: Any) -> Float64Array:
+    @property
+    def give(self) -> Float64Array:
         """The signed sum of v (1 - cos arc): the cost, or 2a less the cost where obtuse."""
+        return self._summed(self._signed_counts)
+
+    @property
+    def whole_give(self) -> Float64Array:
+        """The sum of the sizes of all terms of `give`."""
+        return self._summed(self._chain.counts)
+
+    def _summed(self, counts: Float64Array) -> Float64Array:
         # v (1 - cos) = v sin tan(arc/2), and v sin is the tension: infinite weights need no care
-        halves = np.tan(self.arcs(x) / 2.0)
-        total: Float64Array = self.least * np.sin(x) * (self.signed_counts(is_obtuse) * halves).sum(axis=0)
+        total: Float64Array = self.tension * (counts * self._sines / (1.0 + self._cosines)).sum(axis=0)
         return total
 
-    def angle(self, x: Float64Array, is_obtuse: Any) -> Float64Array:
+    @property
+    def angle(self) -> Float64Array:
         """zeta."""
-        length = self.length(x, is_obtuse)
-        return np.where(is_obtuse, np.pi - length, length)
+        return np.where(self._is_obtuse, np.pi - self.length, self.length)
 
-    def cost(self, x: Float64Array, is_obtuse: Any) -> Float64Array:
+    @property
+    def cost(self) -> Float64Array:
         """sum of v (1 - cos angle) over all links."""
-        give = self.give(x, is_obtuse)
-        return np.where(is_obtuse, 2.0 * self.least - give, give)
+        return np.where(self._is_obtuse, 2.0 * self._chain.least - self.give, self.give)
 
 
 def _share_of_weakest(chain: _Chain, zeta: Float64Array) -> tuple[Float64Array, Any]:
@@ -396,7 +428,7 @@ def _share_of_weakest(chain: _Chain, zeta: Float64Array) -> tuple[Float64Array, 
     lean = 2.0 * np.cos(zeta / 2.0) ** 2 - np.maximum(chain.gaps[0], chain.gaps[2])
     has_two = chain.ratios[1] == 0.0
     right = np.full(zeta.shape, _RIGHT)
-    is_obtuse = np.where(has_two, lean < 0.0, zeta > chain.length(right, False))
+    is_obtuse = np.where(has_two, lean < 0.0, zeta > chain.bent(right, False).length)
     x = np.arctan2(np.sin(zeta), np.abs(lean))
     many = np.flatnonzero(~has_two)
     if many.size:
@@ -416,11 +448,12 @@ def _newton(chain: _Chain, zeta: Float64Array, is_obtuse: Any) -> Float64Array:
     high = np.where(is_obtuse, _RIGHT, np.minimum(zeta / n_weakest, _RIGHT))
     start = np.where(is_obtuse, _RIGHT, np.minimum(zeta / chain.compliance, high))
 
-    def length(x: Float64Array, index: Any) -> tuple[Float64Array, Float64Array, Float64Array]:
-        part, turned = chain.take(index), is_obtuse[index]
-        value = part.length(x, turned)
+    signed_counts = chain.signed_counts(is_obtuse)
+
+    def length(x: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
+        bent = _Bent(chain, x, is_obtuse, signed_counts)
         # the sum of the terms' sizes: all add up, or all but the weakest are taken from x
-        return value, part.slope(x, turned), _EPS * np.where(turned, 2.0 * x - value, value)
+        return bent.length, bent.slope, _EPS * np.where(is_obtuse, 2.0 * x - bent.length, bent.length)
 
     return _increasing_root(length, target, low, high, start)
 
@@ -428,7 +461,7 @@ def _newton(chain: _Chain, zeta: Float64Array, is_obtuse: Any) -> Float64Array:
 def _angle_of_cost(chain: _Chain, cost: Float64Array, end: Float64Array, can_be_obtuse: Any) -> Float64Array:
     """The angles at which chains (n,) have a cost (n,) between 0 and that of pi, where x = `end`."""
     right = np.full(cost.shape, _RIGHT)
-    is_obtuse = can_be_obtuse & (cost > chain.cost(right, False))
+    is_obtuse = can_be_obtuse & (cost > chain.bent(right, False).cost)
     # the square root is nearly linear in x: the cost starts as a (sum n a/v) x^2/2
     target = np.sqrt(np.maximum(np.where(is_obtuse, 2.0 * chain.least - cost, cost), 0.0))
     low = np.where(is_obtuse, end, 0.0)
@@ -436,20 +469,19 @@ def _angle_of_cost(chain: _Chain, cost: Float64Array, end: Float64Array, can_be_
     small = target * np.sqrt(2.0 / chain.compliance) / np.sqrt(chain.least)
     start = np.where(is_obtuse, _RIGHT, np.minimum(small, high))
 
-    def root_of_cost(x: Float64Array, index: Any) -> tuple[Float64Array, Float64Array, Float64Array]:
-        part, turned = chain.take(index), is_obtuse[index]
-        value = np.sqrt(np.maximum(part.give(x, turned), 0.0))
+    def root_of_cost(x: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
+        bent = chain.bent(x, is_obtuse)
+        value = np.sqrt(np.maximum(bent.give, 0.0))
         per_root = np.where(value > 0.0, 0.5 / np.where(value > 0.0, value, 1.0), 0.0)
         # the envelope theorem: d cost = c d length
-        slope = part.least * np.sin(x) * part.slope(x, turned) * per_root
-        return value, slope, _EPS * part.give(x, False) * per_root
+        return value, bent.tension * bent.slope * per_root, _EPS * bent.whole_give * per_root
 
     x = _increasing_root(root_of_cost, target, low, high, start)
-    return np.clip(chain.angle(x, is_obtuse), 0.0, np.pi)
+    return np.clip(chain.bent(x, is_obtuse).angle, 0.0, np.pi)
 
 
 def _increasing_root(
-    evaluate: Callable[[Float64Array, Any], tuple[Float64Array, Float64Array, Float64Array]],
+    evaluate: Callable[[Float64Array], tuple[Float64Array, Float64Array, Float64Array]],
     target: Float64Array,
     low: Float64Array,
     high: Float64Array,
@@ -457,26 +489,26 @@ def _increasing_root(
 ) -> Float64Array:
     """Where increasing functions reach `target` (n,) in [low, high]: Newton, and bisection where that would leave.
 
-    `evaluate(x, index)` gives value, slope and rounding error of the functions at `index`, those that have not
-    converged yet.
+    `evaluate(x)` gives value, slope and rounding error of the functions. Those that have converged stay where they are
+    until all have: a call costs as much for ten as for one.
     """
-    x, low, high = start.copy(), low.copy(), high.copy()
-    index = np.arange(x.size)
+    x = start
+    is_done = np.zeros(x.shape, dtype=np.bool_)
     for _ in range(_MAX_NEWTON_STEPS):
-        if not index.size:
-            break
-        here = x[index]
-        value, slope, rounding = evaluate(here, index)
-        missing = target[index] - value
-        low[index] = np.where(missing >= 0.0, here, low[index])
-        high[index] = np.where(missing <= 0.0, here, high[index])
-        there = here + missing / np.where(slope > 0.0, slope, 1.0)
+        value, slope, rounding = evaluate(x)
+        missing = target - value
+        low = np.where(missing >= 0.0, x, low)
+        high = np.where(missing <= 0.0, x, high)
+        can_step = slope > 0.0
+        there = x + missing / np.where(can_step, slope, 1.0)
         # strictly inside: rounding could send it from one end to the other and back
-        is_inside = (slope > 0.0) & (there > low[index]) & (there < high[index])
-        there = np.where(is_inside, there, 0.5 * (low[index] + high[index]))
-        is_rounding = np.abs(missing) <= rounding
-        x[index] = np.where(is_rounding, here, there)
-        index = index[~(is_rounding | (np.abs(there - here) <= 4.0 * _EPS * there))]
+        is_inside = can_step & (there > low) & (there < high)
+        there = np.where(is_inside, there, 0.5 * (low + high))
+        is_done |= np.abs(missing) <= rounding
+        x, before = np.where(is_done, x, there), x
+        is_done |= np.abs(x - before) <= 4.0 * _EPS * x
+        if is_done.all():
+            break
     return x
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array
-from armillary.fitting.passes import Moves, Passes
+from armillary.fitting.passes import Passes
 from armillary.kernels.contract import AffineRule, AngleBounds
 from armillary.points import Points
 from armillary.statistics.directional import DirectionalStatistics
@@ -46,19 +46,19 @@ class HardAssignment:
         """The labels (n,); -1 before the first sweep."""
         return self._labels
 
-    def sweep(self, passes: Passes, rule: AffineRule) -> tuple[Moves, DirectionalStatistics]:
-        """Label every row by `rule`, cosines if bounds are kept; return what moved, and the new sums.
+    def sweep(self, passes: Passes, rule: AffineRule) -> tuple[int, DirectionalStatistics]:
+        """Label every row by `rule`, cosines if bounds are kept; return how many moved, and the new sums.
 
         Rows that the rule refuses keep a negative label (see kernels/contract.py) and are in no sum.
         """
         if not self._is_bounded:
-            moves, statistics = passes.assign_and_sum(rule, self._labels)
+            n_changed, statistics = passes.assign_and_sum(rule, self._labels)
         else:
-            moves, statistics = self._bounded_sweep(passes, rule)
+            n_changed, statistics = self._bounded_sweep(passes, rule)
         self._statistics = statistics
-        return moves, statistics
+        return n_changed, statistics
 
-    def _bounded_sweep(self, passes: Passes, rule: AffineRule) -> tuple[Moves, DirectionalStatistics]:
+    def _bounded_sweep(self, passes: Passes, rule: AffineRule) -> tuple[int, DirectionalStatistics]:
         turned = self._turned(rule.vectors)
         order = np.argsort(turned)
         widest = int(order[-1])
@@ -70,13 +70,13 @@ class HardAssignment:
             return AngleBounds(self._own[part], self._other[part], turned, largest, second_largest, widest, reach)
 
         if self._statistics is None or self._n_changed_clusters > _MOST_CLUSTERS * len(turned):
-            moves, statistics = passes.assign_and_sum(rule, self._labels, bounds)
+            moves, statistics = passes.reassign_and_sum(rule, self._labels, bounds)
         else:
             moves = passes.reassign(rule, self._labels, bounds)
             statistics = self._sum_again(passes, moves.changed > 0, self._statistics)
         self._directions = rule.vectors
         self._n_changed_clusters = int(np.count_nonzero(moves.changed))
-        return moves, statistics
+        return moves.n_changed, statistics
 
     def _turned(self, directions: Float64Array) -> npt.NDArray[np.float32]:
         """Padded angles (K,) by which directions turned since the last sweep; exactly 0 where they did not."""

@@ -62,7 +62,7 @@ class ExpectationMaximization(Generic[S]):
         """Statistics, evidence, and whether labels stand still (never, if rows are shared)."""
         if self._labels is None:
             return *self._passes.soft_sums(rule), False
-        moves, statistics = self._labels.sweep(self._passes, rule)
+        n_changed, statistics = self._labels.sweep(self._passes, rule)
         is_there = statistics.counts > 0.0  # an offset of -inf times no rows is nothing
         evidence = statistics.counts[is_there] @ rule.offsets[is_there]
-        return statistics, float(evidence + np.vecdot(statistics.resultants, rule.vectors).sum()), moves.n_changed == 0
+        return statistics, float(evidence + np.vecdot(statistics.resultants, rule.vectors).sum()), n_changed == 0

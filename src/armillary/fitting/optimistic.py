@@ -114,8 +114,7 @@ class SequentialAssignment(HardAssignment):
                 stop = min(n_rows, position + window)
                 rule, is_capped = order.rule(position)
                 if position == 0 and stop == n_rows:
-                    moves, statistics = self.sweep(passes, rule)
-                    n_changed = moves.n_changed
+                    n_changed, statistics = self.sweep(passes, rule)
                 else:
                     passes.assign(rule, self._labels, rows=(position, stop))
                 reached, n_moved, has_refused = order.settle(position, stop, is_capped)

@@ -22,6 +22,8 @@ from armillary.points import Block, Points, cut, even_ranges
 from armillary.statistics.directional import DirectionalStatistics
 
 Labels = npt.NDArray[np.int32]
+# The angle bounds of a slice of rows.
+Bounds = Callable[[slice], AngleBounds]
 T = TypeVar("T")
 
 # Rows per BLAS product: 384 to 1,536 measured alike, and no slower than one product of all rows.
@@ -67,39 +69,46 @@ class Passes:
 
         self._workers.run(task, len(lanes))
 
-    def reassign(self, rule: AffineRule, labels: Labels, bounds: Callable[[slice], AngleBounds] | None = None) -> Moves:
-        """`assign` that counts who moved.
+    def assign_and_sum(self, rule: AffineRule, labels: Labels) -> tuple[int, DirectionalStatistics]:
+        """`assign`, then `sums`, reading dense rows only once. Also returns how many rows moved."""
+        if self.points.is_sparse:
+            return self._sweep(rule, labels), self.sums(labels, len(rule.vectors))
+        total = DirectionalStatistics.zero(*rule.vectors.shape)
+        return self._sweep(rule, labels, into=total), total
 
-        With `bounds`, which gives the angle bounds of a slice of rows, rows they settle are passed over.
-        """
-        return self._sweep(rule, labels, bounds, into=None)
+    def reassign(self, rule: AffineRule, labels: Labels, bounds: Bounds | None = None) -> Moves:
+        """`assign` that counts who moved. With `bounds`, rows they settle are passed over."""
+        changed = np.zeros(len(rule.vectors), dtype=np.int64)
+        return Moves(self._sweep(rule, labels, bounds, changed), changed)
 
-    def assign_and_sum(
-        self, rule: AffineRule, labels: Labels, bounds: Callable[[slice], AngleBounds] | None = None
-    ) -> tuple[Moves, DirectionalStatistics]:
-        """`assign`, then `sums`, reading dense rows only once."""
+    def reassign_and_sum(self, rule: AffineRule, labels: Labels, bounds: Bounds) -> tuple[Moves, DirectionalStatistics]:
+        """`reassign`, then `sums`, reading dense rows only once."""
         if self.points.is_sparse:
             return self.reassign(rule, labels, bounds), self.sums(labels, len(rule.vectors))
+        changed = np.zeros(len(rule.vectors), dtype=np.int64)
         total = DirectionalStatistics.zero(*rule.vectors.shape)
-        return self._sweep(rule, labels, bounds, into=total), total
+        return Moves(self._sweep(rule, labels, bounds, changed, total), changed), total
 
     def _sweep(
         self,
         rule: AffineRule,
         labels: Labels,
-        bounds: Callable[[slice], AngleBounds] | None,
-        into: DirectionalStatistics | None,
-    ) -> Moves:
-        """Assign every row and, unless `into` is None, add the rows to it by their new labels."""
-        n_clusters = len(rule.vectors)
-        prepared = self.kernels.prepare(rule)
-        all_clusters = np.ones(n_clusters, dtype=np.bool_)
-        n_changed = 0
-        changed = np.zeros(n_clusters, dtype=np.int64)
+        bounds: Bounds | None = None,
+        changed: npt.NDArray[np.int64] | None = None,
+        into: DirectionalStatistics | None = None,
+    ) -> int:
+        """Assign every row and return how many moved.
 
-        def task(lane: int) -> tuple[int, npt.NDArray[np.int64], DirectionalStatistics | None]:
+        Unless None, `changed` (K,) counts the clusters they left and entered, and rows are added to `into` by their new
+        labels.
+        """
+        prepared = self.kernels.prepare(rule)
+        all_clusters = np.ones(len(rule.vectors), dtype=np.bool_)
+        n_changed = 0
+
+        def task(lane: int) -> tuple[int, npt.NDArray[np.int64] | None, DirectionalStatistics | None]:
             n_moved = 0
-            moved = np.zeros(n_clusters, dtype=np.int64)
+            moved = None if changed is None else np.zeros_like(changed)
             partial = None if into is None else DirectionalStatistics.zero(*rule.vectors.shape)
             for rows, part in self._blocks(lane):
                 if bounds is not None:
@@ -115,16 +124,17 @@ class Passes:
                     n_moved += self.kernels.assign_best(rows, prepared, labels[part], moved)
             return n_moved, moved, partial
 
-        def fold(result: tuple[int, npt.NDArray[np.int64], DirectionalStatistics | None]) -> None:
+        def fold(result: tuple[int, npt.NDArray[np.int64] | None, DirectionalStatistics | None]) -> None:
             nonlocal n_changed
             n_moved, moved, partial = result
             n_changed += n_moved
-            np.add(changed, moved, out=changed)
+            if changed is not None and moved is not None:
+                np.add(changed, moved, out=changed)
             if into is not None and partial is not None:
                 _add_into(into, partial)
 
         self._workers.run(task, len(self.points.lanes), fold)
-        return Moves(n_changed, changed)
+        return n_changed
 
     def sums(
         self, labels: Labels, n_clusters: int, is_wanted: npt.NDArray[np.bool_] | None = None

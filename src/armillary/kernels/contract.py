@@ -148,7 +148,7 @@ class Kernels(Protocol):
         """Write the arg max over `labels` (n,), or refuse the row; return how many rows changed.
 
         For a row that moves from cluster a to b, `changed[a]` and `changed[b]` grow by one (a row labelled -1
-        comes from nowhere). With `changed=None` nothing is counted, and what is returned means nothing.
+        comes from nowhere). With `changed=None` clusters are not counted.
         """
 
     def assign_and_add(
@@ -157,7 +157,7 @@ class Kernels(Protocol):
         rule: Any,
         weights: Float64Array | None,
         labels: npt.NDArray[np.int32],
-        changed: npt.NDArray[np.int64],
+        changed: npt.NDArray[np.int64] | None,
         counts: Float64Array,
         resultants: Float64Array,
     ) -> int:
@@ -168,7 +168,7 @@ class Kernels(Protocol):
         rows: Block,
         rule: Any,
         labels: npt.NDArray[np.int32],
-        changed: npt.NDArray[np.int64],
+        changed: npt.NDArray[np.int64] | None,
         angles: AngleBounds,
     ) -> int:
         """`assign_best` for a rule of cosines, with the same labels, that may pass over rows the bounds settle."""

@@ -83,7 +83,7 @@ def assign_and_add(
     rule: AffineRule,
     weights: Float64Array | None,
     labels: npt.NDArray[np.int32],
-    changed: npt.NDArray[np.int64],
+    changed: npt.NDArray[np.int64] | None,
     counts: Float64Array,
     resultants: Float64Array,
 ) -> int:
@@ -97,7 +97,7 @@ def assign_bounded(
     rows: Block,
     rule: AffineRule,
     labels: npt.NDArray[np.int32],
-    changed: npt.NDArray[np.int64],
+    changed: npt.NDArray[np.int64] | None,
     angles: AngleBounds,
 ) -> int:
     """Bounds may save work, never change a label: here they save none."""

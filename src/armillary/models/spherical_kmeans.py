@@ -126,12 +126,12 @@ class _Lloyd:
         return len(self.state.directions)
 
     def step(self) -> tuple[float, bool]:
-        moves, statistics = self.assignment.sweep(self._passes, score_rule(self.state))
+        n_changed, statistics = self.assignment.sweep(self._passes, score_rule(self.state))
         has_empty = self._refills and not statistics.counts.all()
         if has_empty:
             statistics = self.assignment.fill_empty(self._passes, self.state.directions)
         self.state = update(self.state, statistics)
-        self.is_settled = moves.n_changed == 0 and not has_empty
+        self.is_settled = n_changed == 0 and not has_empty
         return objective(self.state, statistics), self.is_settled
 
     def settle(self) -> DirectionalStatistics:

@@ -153,7 +153,7 @@ def assign_and_add(
     rule: PreparedRule,
     weights: Float64Array | None,
     labels: npt.NDArray[np.int32],
-    changed: npt.NDArray[np.int64],
+    changed: npt.NDArray[np.int64] | None,
     counts: Float64Array,
     resultants: Float64Array,
 ) -> int:
@@ -187,7 +187,7 @@ def assign_bounded(
     rows: Block,
     rule: PreparedRule,
     labels: npt.NDArray[np.int32],
-    changed: npt.NDArray[np.int64],
+    changed: npt.NDArray[np.int64] | None,
     angles: AngleBounds,
 ) -> int:
     """`assign_best` that looks only at rows whose bounds leave room for a change; bounds are updated."""

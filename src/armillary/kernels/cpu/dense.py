@@ -159,17 +159,21 @@ def small(dimension: int) -> SmallKernels:
                 for r in range(size):
                     if label[r] >= 0 and is_rival[label[r]]:
                         label[r] = -1
-            n_moved = np.int32(0)
-            for r in range(size):
-                n_moved += np.int32(before[r] != label[r])
             if changed is None:
                 # all lanes at once: a tenth of the time where every row moves, as in a first sweep
+                n_moved = np.int32(0)
                 for r in range(size):
+                    n_moved += np.int32((label[r] >= 0) & (label[r] != before[r]))
                     before[r] = label[r] if label[r] >= 0 else -2 - before[r]
-            elif n_moved > 0:
+                n_changed += n_moved
+            else:
+                n_differing = np.int32(0)
                 for r in range(size):
-                    if before[r] != label[r]:
-                        n_changed += record(label[r], r, before, changed)
+                    n_differing += np.int32(before[r] != label[r])
+                if n_differing > 0:
+                    for r in range(size):
+                        if before[r] != label[r]:
+                            n_changed += record(label[r], r, before, changed)
             if counts is not None:
                 for r in range(size):
                     weight = 1.0 if weights is None else weights[start + r]
