@@ -15,11 +15,15 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from armillary.distributions import bessel, vmf
-from armillary.distributions import concentration_factors as cf
+from armillary.distributions import component_factors as cf
+from armillary.distributions import concentration_laws as laws
+from armillary.distributions.log_concentration import MixturePrior
 from armillary.fitting.passes import Passes
 from armillary.fitting.workers import Workers
 from armillary.kernels.cpu import blocks as cpu
-from armillary.models import bayesian_vmf_mixture as b
+from armillary.models import _bayesian_vmf_fit as fits
+from armillary.models import _variational_steps as steps
+from armillary.models import _variational_vmf as v
 from armillary.models.bayesian_vmf_mixture import BayesianVonMisesFisherMixture
 from armillary.points import as_points
 from armillary.random import Stream
@@ -57,48 +61,48 @@ def checked(rows, sample_weight=None, **parameters):
     """Passes over the rows and the checked parameters of a model."""
     points = as_points(rows, "test", sample_weight)
     model = BayesianVonMisesFisherMixture(**{"n_components": 5, "n_threads": 1, **parameters})
-    return Passes(points, cpu, Workers(1)), b.Parameters.check(model, points)
+    return Passes(points, cpu, Workers(1)), fits.Parameters.check(model, points)
 
 
 def single_updates(passes, parameters, n_sweeps=2, seed=0):
     """Every state that single updates lead through, with the name of the update."""
     stream = Stream(seed)
-    make_law = parameters.make_law(stream, 1, 1)
-    state = b.initial_state(passes, parameters, stream, 1)
+    form = parameters.form(stream, 1, 1)
+    state = fits.initial_state(passes, parameters, stream, 1)
     yield "start", state
     for sweep in range(n_sweeps):
         if parameters.has_sticks:
-            state = b.sort_components(state)
+            state = steps.sort_components(state)
             yield "order", state
-        rule = b.score_rule(state)
-        state = b.update_labels(state, passes)
+        rule = v.score_rule(state)
+        state = v.update_labels(state, passes)
         yield "z", state
-        state = b.update_weights(state)
+        state = v.update_weights(state)
         yield "pi", state
         if parameters.is_joint:
-            state = b.update_joint(state, make_law)
+            state = v.update_joint(state, form.make_law)
             yield "mu, kappa", state
         else:
             for _ in range(2):
-                state = b.update_directions(state)
+                state = v.update_directions(state)
                 yield "mu", state
-                state = b.update_concentrations(state, make_law)
+                state = v.update_concentrations(state, form.make_law)
                 yield "kappa", state
         for name, learn in (
-            ("m, s2", b.learn_log_concentration),
-            ("mu_0, C_0", b.learn_mean_direction),
-            ("alpha", b.learn_weight_concentration),
+            ("m, s2", v.learn_log_concentration),
+            ("mu_0, C_0", v.learn_mean_direction),
+            ("alpha", v.learn_weight_concentration),
         ):
             state = learn(state)
             yield name, state
-        state = b.update_components(b.update_weights(state), parameters, make_law)
+        state = v.update_components(v.update_weights(state), form)
         yield "refresh", state
         if parameters.is_merging and sweep:
-            state = b.merge_components(state, passes, rule, parameters, make_law)
+            state = steps.merge_components(state, passes, rule, form)
             yield "merge", state
 
 
-def largest_fall(passes, parameters, objective=b.objective, **more):
+def largest_fall(passes, parameters, objective=v.objective, **more):
     """The largest relative fall of the objective over all single updates, and the update that did it."""
     bounds = [(name, objective(state)) for name, state in single_updates(passes, parameters, **more)]
     falls = [((before - now) / abs(now), name) for (_, before), (name, now) in pairwise(bounds)]
@@ -142,6 +146,34 @@ def test_nor_on_sparse_or_single_precision_rows_with_weights(dtype, is_sparse):
     assert fall <= SLACK[dtype], name
 
 
+@pytest.mark.parametrize("factors", ["joint", "factorised"])
+def test_nor_with_a_prior_for_each_component(factors):
+    # as in a tree or a chain, where the prior of a direction is what others say of it
+    rows = clumps(3, 200, 10)
+    passes, parameters = checked(rows, n_components=4, factors=factors)
+    form = parameters.form(Stream(0), 1, 1)
+    state = fits.initial_state(passes, parameters, Stream(0), 1)
+    vectors = 40.0 * units(np.random.default_rng(0), 4, 10)
+    state = replace(state, prior=MixturePrior.of_vectors(vectors, state.prior.log_mean, 0.5))
+    bounds = [v.objective(state)]
+    for _ in range(4):
+        for update in (
+            lambda state: v.update_labels(state, passes),
+            v.update_weights,
+            lambda state: v.update_components(state, form),
+            v.learn_log_concentration,
+        ):
+            state = update(state)
+            bounds.append(v.objective(state))
+    assert bounds[-1] > bounds[0] + 1.0
+    assert max(before - now for before, now in pairwise(bounds)) <= SLACK[np.float64] * abs(bounds[-1])
+    # a component without rows is where its own prior is
+    empty = replace(state, statistics=state.statistics.scale(0.0))
+    lengths = bessel.mean_resultant_length(10, 40.0)
+    found = v.update_components(v.update_components(empty, form), form).factors.mean_directions
+    np.testing.assert_allclose(found, lengths * vectors / 40.0, atol=1e-12)
+
+
 @law
 @given(
     seed=st.integers(0, 2**32),
@@ -158,7 +190,7 @@ def test_no_single_update_lowers_the_bound_of_any_rows(seed, dimension, n_compon
     passes, parameters = checked(rows, rng.gamma(0.5, size=n_rows) + 1e-3, **{**form, "n_components": n_components})
     before = -math.inf
     for name, state in single_updates(passes, parameters):
-        now = b.objective(state)
+        now = v.objective(state)
         assert np.isfinite(now)
         # rounding is that of the parts of the bound: equal rows have a concentration of up to 5e11
         parts = float(state.statistics.counts @ state.factors.concentrations)
@@ -171,22 +203,22 @@ def test_no_single_update_lowers_the_bound_of_any_rows(seed, dimension, n_compon
 
 def test_the_law_sees_an_entropy_of_the_wrong_sign():
     def less_labels(state):
-        return b.objective(state) - 2.0 * state.label_entropy
+        return v.objective(state) - 2.0 * state.label_entropy
 
     overlapping, its_parameters = checked(clumps(0, 300, 3))
     assert largest_fall(overlapping, its_parameters, less_labels)[0] > 1e3 * SLACK[np.float64]
 
     # the laws of Jensen's bound are too narrow; the grid then widens them
     passes, parameters = checked(clumps(0, 60, 25))
-    narrow = b.initial_state(passes, parameters, Stream(0), 1)
-    narrow = b.update_joint(narrow, lambda target: cf.log_normal_law(target, "jensen"))
-    wide = b.update_joint(narrow, cf.grid_law)
-    assert b.objective(wide) > b.objective(narrow)
+    narrow = fits.initial_state(passes, parameters, Stream(0), 1)
+    narrow = v.update_joint(narrow, lambda target: laws.log_normal_law(target, "jensen"))
+    wide = v.update_joint(narrow, laws.grid_law)
+    assert v.objective(wide) > v.objective(narrow)
 
     def less_factors(state):
-        return b.objective(state) - 2.0 * float(state.factors.log_entropies.sum())
+        return v.objective(state) - 2.0 * float(state.factors.log_entropies.sum())
 
-    assert less_factors(wide) < less_factors(narrow) - 1e3 * SLACK[np.float64] * abs(b.objective(wide))
+    assert less_factors(wide) < less_factors(narrow) - 1e3 * SLACK[np.float64] * abs(v.objective(wide))
 
 
 def test_the_law_sees_a_dropped_constant():
@@ -194,11 +226,11 @@ def test_the_law_sees_a_dropped_constant():
     passes, parameters = checked(clumps(0, 300, 25), mean_concentration_prior=100.0)
 
     def without_variance(state):
-        return b.objective(state) + 0.5 * len(state.statistics.counts) * math.log(state.prior.log_variance)
+        return v.objective(state) + 0.5 * len(state.statistics.counts) * math.log(state.prior.log_variance)
 
     def without_length(state):
         c = state.prior.mean_concentration
-        return b.objective(state) + len(state.statistics.counts) * float(bessel.log_h(11.5, c))
+        return v.objective(state) + len(state.statistics.counts) * float(bessel.log_h(11.5, c))
 
     assert largest_fall(passes, parameters)[0] <= SLACK[np.float64]
     for mutated in (without_variance, without_length):
@@ -209,18 +241,18 @@ def test_the_law_sees_a_dropped_constant():
 def test_the_law_sees_a_jacobian_too_many(monkeypatch, factors):
     def with_minus_y(target):
         moved = replace(target.prior, log_mean=target.prior.log_mean - target.prior.log_variance)
-        return cf.grid_law(replace(target, prior=moved))
+        return laws.grid_law(replace(target, prior=moved))
 
     # few rows: the prior matters; no empirical Bayes, which would hide it
     passes, parameters = checked(clumps(0, 12, 3), n_components=3, factors=factors)
-    start = b.initial_state(passes, parameters, Stream(0), 1)
-    right = b.objective(b.update_components(start, parameters, cf.grid_law))
-    wrong = b.objective(b.update_components(start, parameters, with_minus_y))
+    start = fits.initial_state(passes, parameters, Stream(0), 1)
+    right = v.objective(v.update_components(start, v.FactorForm(parameters.is_joint, laws.grid_law)))
+    wrong = v.objective(v.update_components(start, v.FactorForm(parameters.is_joint, with_minus_y)))
     assert wrong < right - 1e-3 * abs(right)
 
 
 def test_the_law_sees_the_length_of_kappa_for_that_of_gamma(monkeypatch):
-    true_directions = b.factorised_directions
+    true_directions = v.factorised_directions
 
     def seeds_directions(factors, *given):
         """E[mu] = A(E kappa) psi, as printed in the paper."""
@@ -238,7 +270,7 @@ def test_the_law_sees_the_length_of_kappa_for_that_of_gamma(monkeypatch):
         )
 
     passes, parameters = checked(clumps(0, 60, 25), factors="factorised")
-    monkeypatch.setattr(b, "factorised_directions", seeds_directions)
+    monkeypatch.setattr(v, "factorised_directions", seeds_directions)
     assert largest_fall(passes, parameters)[0] > 1e3 * SLACK[np.float64]
 
 
@@ -251,11 +283,11 @@ def test_the_law_sees_sticks_sorted_without_a_look_at_the_bound():
     passes, parameters = checked(
         rows, n_components=9, init=np.eye(100)[:9], weight_prior="stick_breaking", weight_concentration_prior=20.0
     )
-    state = b.initial_state(passes, parameters, Stream(0), 1)
+    state = fits.initial_state(passes, parameters, Stream(0), 1)
     order = np.array([8, 7, 6, 5, 4, 3, 2, 0, 1])  # by size but for the last two
     state = replace(state, statistics=state.statistics.select(order), factors=state.factors.select(order))
     for _ in range(50):
-        state = b.update_weights(state)
+        state = v.update_weights(state)
     sizes = state.statistics.counts
     assert state.weights.concentration > 1.0
     by_size = np.argsort(-sizes)
@@ -265,14 +297,14 @@ def test_the_law_sees_sticks_sorted_without_a_look_at_the_bound():
         factors=state.factors.select(by_size),
         weights=state.weights.update(sizes[by_size]),
     )
-    assert b.objective(sorted_blindly) < b.objective(state) - 0.1
-    assert b.sort_components(state) is state
+    assert v.objective(sorted_blindly) < v.objective(state) - 0.1
+    assert steps.sort_components(state) is state
     # from any other order the bound rises
     backwards = replace(
         state, statistics=state.statistics.select(by_size[::-1]), factors=state.factors.select(by_size[::-1])
     )
-    backwards = b.update_weights(backwards)
-    assert b.objective(b.sort_components(backwards)) > b.objective(backwards) + 0.1
+    backwards = v.update_weights(backwards)
+    assert v.objective(steps.sort_components(backwards)) > v.objective(backwards) + 0.1
 
 
 # ------------------------------------------------------------------------------------------- orders and stationarity
@@ -280,10 +312,10 @@ def test_the_law_sees_sticks_sorted_without_a_look_at_the_bound():
 
 def settled(passes, parameters, n_steps=40, seed=0):
     stream = Stream(seed)
-    state = b.initial_state(passes, parameters, stream, 1)
-    make_law = parameters.make_law(stream, 1, 1)
+    state = fits.initial_state(passes, parameters, stream, 1)
+    form = parameters.form(stream, 1, 1)
     for _ in range(n_steps):
-        state = b.update_components(b.update_weights(b.update_labels(state, passes)), parameters, make_law)
+        state = v.update_components(v.update_weights(v.update_labels(state, passes)), form)
     return state
 
 
@@ -297,8 +329,8 @@ def test_joint_then_factorised_and_grid_then_log_normal(dimension):
         other = checked(rows, n_components=4, **form)[1]
         made = state
         for _ in range(1 if other.is_joint else 6):  # from the same responsibilities and priors
-            made = b.update_components(made, other, other.make_law(Stream(0), 1, 1))
-        return b.objective(made)
+            made = v.update_components(made, other.form(Stream(0), 1, 1))
+        return v.objective(made)
 
     normal = {"concentration_posterior": "log_normal"}
     joint, factorised = bound(), bound(factors="factorised")
@@ -316,8 +348,8 @@ def test_joint_then_factorised_and_grid_then_log_normal(dimension):
 def test_priors_are_where_their_slopes_vanish(factors):
     passes, parameters = checked(clumps(5, 200, 10), factors=factors)
     state = settled(passes, parameters, 3)
-    state = b.learn_weight_concentration(b.learn_mean_direction(b.learn_log_concentration(state)))
-    best, prior = b.objective(state), state.prior
+    state = v.learn_weight_concentration(v.learn_mean_direction(v.learn_log_concentration(state)))
+    best, prior = v.objective(state), state.prior
     turned = prior.mean_direction + 0.01 * units(np.random.default_rng(0), 10)
     others = [
         replace(prior, mean_concentration=1.01 * prior.mean_concentration),
@@ -328,13 +360,13 @@ def test_priors_are_where_their_slopes_vanish(factors):
         replace(prior, log_variance=1.05 * prior.log_variance),
         replace(prior, log_variance=0.95 * prior.log_variance),
     ]
-    assert all(b.objective(replace(state, prior=other)) < best for other in others)
+    assert all(v.objective(replace(state, prior=other)) < best for other in others)
     h = 1e-4
 
     def slope(**names):
         name, value = next(iter(names.items()))
         ends = [
-            b.objective(replace(state, prior=replace(prior, **{name: value * (1.0 + side * h)}))) for side in (-1, 1)
+            v.objective(replace(state, prior=replace(prior, **{name: value * (1.0 + side * h)}))) for side in (-1, 1)
         ]
         return (ends[1] - ends[0]) / (2.0 * h)
 
@@ -346,7 +378,7 @@ def test_priors_are_where_their_slopes_vanish(factors):
 def test_few_components_leave_some_priors_alone(n_components, moves_direction, moves_spread):
     passes, parameters = checked(clumps(5, 80, 5, n_clumps=2), n_components=n_components)
     state = settled(passes, parameters, 3)
-    learned = b.learn_priors(state, parameters, cf.grid_law)
+    learned = v.learn_priors(state, parameters.form(Stream(0), 1, 1))
     assert (learned.prior.mean_concentration != state.prior.mean_concentration) == moves_direction
     assert (learned.prior.log_variance != state.prior.log_variance) == moves_spread
     assert learned.prior.log_mean == state.prior.log_mean

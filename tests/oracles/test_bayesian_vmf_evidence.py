@@ -13,10 +13,11 @@ from scipy.special import gammaln, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from armillary.distributions import bessel, vmf
-from armillary.distributions import concentration_factors as cf
+from armillary.distributions import component_factors as cf
+from armillary.distributions import concentration_laws as laws
 from armillary.distributions.log_concentration import MixturePrior
 from armillary.geometry.sphere import log_area
-from armillary.models import bayesian_vmf_mixture as model_file
+from armillary.models import _bayesian_vmf_fit, _variational_vmf
 from armillary.models.bayesian_vmf_mixture import BayesianVonMisesFisherMixture
 
 FIXED = {
@@ -84,25 +85,25 @@ def test_the_evidence_sees_planted_mistakes(monkeypatch):
         return BayesianVonMisesFisherMixture(1, mean_direction_prior=direction, **FIXED).fit(rows).lower_bound_
 
     assert bound() == pytest.approx(exact, abs=1e-9)
-    true_law = cf.grid_law
+    true_law = laws.grid_law
     with monkeypatch.context() as patch:  # the Jacobian twice
 
         def shifted(target):
             law = true_law(target)
-            return cf.LogLaw(law.nodes - 0.3, law.weights, law.entropies, law.log_h, is_followed=True)
+            return laws.LogLaw(law.nodes - 0.3, law.weights, law.entropies, law.log_h, is_followed=True)
 
-        patch.setattr(model_file, "grid_law", shifted)
+        patch.setattr(_bayesian_vmf_fit, "grid_law", shifted)
         assert bound() < exact - 1e-3
     with monkeypatch.context() as patch:  # entropy subtracted
         patch.setattr(
-            model_file,
+            _variational_vmf,
             "lower_bounds",
             lambda factors, *rest: cf.lower_bounds(factors, *rest) - 2.0 * factors.log_entropies,
         )
         assert abs(bound() - exact) > 1e-2
     with monkeypatch.context() as patch:  # a constant dropped
         patch.setattr(
-            model_file, "lower_bounds", lambda *given: cf.lower_bounds(*given) + 0.5 * math.log(2.0 * math.pi)
+            _variational_vmf, "lower_bounds", lambda *given: cf.lower_bounds(*given) + 0.5 * math.log(2.0 * math.pi)
         )
         assert abs(bound() - exact) > 0.5
 
@@ -113,7 +114,7 @@ def test_a_known_concentration_leaves_the_conjugate_evidence(dimension):
     kappa, c = 7.0, 3.0
     prior = MixturePrior(direction, c, math.log(kappa), 1.0)
     counts, resultants = np.array([12.0]), rows.sum(axis=0)[None]
-    made = cf.joint_factors(counts, resultants, prior, lambda target: cf.point_law(target, np.array([kappa])))
+    made = cf.joint_factors(counts, resultants, prior, lambda target: laws.point_law(target, np.array([kappa])))
     gain = cf.lower_bounds(made, counts, resultants, prior)[0] + 0.5 * math.log(2.0 * math.pi)  # less the log prior
     exact = vmf.log_marginal_likelihood(12, resultants[0], kappa, direction, c)
     assert gain - 12 * log_area(dimension) == pytest.approx(exact, rel=1e-12)

@@ -24,6 +24,9 @@ from armillary.fitting.workers import Workers
 from armillary.geometry.sphere import log_area
 from armillary.kernels.contract import AffineRule
 from armillary.kernels.cpu import blocks as cpu
+from armillary.models import _bayesian_vmf_fit as fits
+from armillary.models import _variational_steps as steps
+from armillary.models import _variational_vmf as v
 from armillary.models import bayesian_vmf_mixture as model_file
 from armillary.models.bayesian_vmf_mixture import BayesianVonMisesFisherMixture
 from armillary.points import as_points
@@ -140,8 +143,11 @@ def test_other_sentences():
 
 def test_a_fit_that_could_go_on_warns_and_a_failed_one_changes_nothing():
     fitted = model()
-    with pytest.warns(ConvergenceWarning, match="used all 1 steps and was still gaining. Raise max_iter or tol."):
+    with pytest.warns(
+        ConvergenceWarning, match="used all 1 steps and was still gaining. Raise max_iter or tol."
+    ) as caught:
         fitted.set_params(max_iter=1).fit(ROWS)
+    assert caught[0].filename == __file__
     before = fitted_attributes(fitted)
     with pytest.raises(ParameterError):
         fitted.set_params(tol=-1.0).fit(ROWS)
@@ -304,16 +310,16 @@ def test_sticks_and_merges_find_five_clusters_from_twelve(dimension):
 def test_a_merge_changes_the_bound_by_what_it_says(factors):
     points = as_points(ROWS, "test")
     passes = Passes(points, cpu, Workers(1))
-    parameters = model_file.Parameters.check(model(6, merge=True, factors=factors), points)
+    parameters = fits.Parameters.check(model(6, merge=True, factors=factors), points)
     stream = Stream(1)
-    make_law = parameters.make_law(stream, 1, 1)
-    state = model_file.initial_state(passes, parameters, stream, 1)
-    rule = model_file.score_rule(state)
-    state = model_file.update_weights(model_file.update_labels(state, passes))
-    state = model_file.update_components(state, parameters, make_law)
-    merged = model_file.merge_components(state, passes, rule, parameters, make_law)
+    form = parameters.form(stream, 1, 1)
+    state = fits.initial_state(passes, parameters, stream, 1)
+    rule = v.score_rule(state)
+    state = v.update_weights(v.update_labels(state, passes))
+    state = v.update_components(state, form)
+    merged = steps.merge_components(state, passes, rule, form)
     assert np.count_nonzero(merged.statistics.counts) < 6
-    assert model_file.objective(merged) > model_file.objective(state)
+    assert v.objective(merged) > v.objective(state)
     # the label entropy of merged responsibilities, by hand
     table, _ = passes.responsibilities(rule)
     before, after = state.statistics, merged.statistics
@@ -360,17 +366,17 @@ def test_a_batch_of_all_rows_at_rate_one_is_a_step():
     points = as_points(ROWS, "test")
     passes = Passes(points, cpu, Workers(1))
     for factors in ("joint", "factorised"):
-        parameters = model_file.Parameters.check(model(factors=factors), points)
+        parameters = fits.Parameters.check(model(factors=factors), points)
         stream = Stream(1)
-        make_law = parameters.make_law(stream, 1, 1)
-        state = model_file.initial_state(passes, parameters, stream, 1)
-        whole = model_file.update_weights(model_file.update_labels(state, passes))
-        whole = model_file.update_components(whole, parameters, make_law)
-        batch, alone = model_file.take_batch(state, passes, parameters, make_law, total=400.0, rate=1.0)
+        form = parameters.form(stream, 1, 1)
+        state = fits.initial_state(passes, parameters, stream, 1)
+        whole = v.update_weights(v.update_labels(state, passes))
+        whole = v.update_components(whole, form)
+        batch, alone = steps.take_batch(state, passes, form, total=400.0, rate=1.0)
         for one, other in ((whole, batch), (whole, alone)):
             np.testing.assert_array_equal(one.statistics.resultants, other.statistics.resultants)
             np.testing.assert_array_equal(one.factors.natural_vectors, other.factors.natural_vectors)
-            assert model_file.objective(one) == model_file.objective(other)
+            assert v.objective(one) == v.objective(other)
 
 
 def test_the_first_partial_fit_on_all_rows_is_the_first_step_of_a_fit():

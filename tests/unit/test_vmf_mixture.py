@@ -851,12 +851,13 @@ def test_hard_assignments_stop_when_no_label_changes():
     assert not any(np.array_equal(one, other) for one, other in pairwise(labels[:-1]))
 
 
-def test_all_steps_used_is_said():
+@pytest.mark.parametrize(("stopping", "ways"), [("relative", "max_iter or tol"), ("paper", "max_iter")])
+def test_all_steps_used_is_said(stopping, ways):
     rows = clumped(25, spread=0.9)
     with pytest.warns(ConvergenceWarning) as caught:
-        model = VonMisesFisherMixture(4, max_iter=2, random_state=0).fit(rows)
-    assert len(caught) == 1
-    assert str(caught[0].message).startswith("VonMisesFisherMixture used all 2 steps and was still gaining. Raise ")
+        model = VonMisesFisherMixture(4, max_iter=2, stopping=stopping, random_state=0).fit(rows)
+    (message,) = (str(one.message) for one in caught)
+    assert message == f"VonMisesFisherMixture used all 2 steps and was still gaining. Raise {ways}."
     assert caught[0].filename == __file__  # the warning points at the caller
     assert (model.n_iter_, model.converged_) == (2, False)
 

@@ -11,7 +11,7 @@ Densities are relative to the uniform law on the sphere: one log area for each r
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,16 +21,56 @@ from armillary.distributions import bessel
 
 # Beyond, n log H(kappa) and R kappa are differences of numbers above 1e11, and the target is noise.
 LOWEST, HIGHEST = -23.0, 27.0
+LEAST_VARIANCE = 1e-6
+# Mean lengths of directions that a prior is fitted to are held below 1 by this.
+_LENGTH_GAP = 1e-6
 
 
 @dataclass(frozen=True)
 class MixturePrior:
-    """The prior of the components: directions vMF(mu_0, C_0), log concentrations Normal(m, s2)."""
+    """The prior of the components: directions vMF(mu_0, C_0), log concentrations Normal(m, s2).
 
-    mean_direction: Float64Array  # (D,) mu_0
-    mean_concentration: float  # C_0
+    mu_0 and C_0 are one for all components or one for each. Fits are those of empirical Bayes (vmf_mixtures.md, 5.5).
+    """
+
+    mean_direction: Float64Array  # (D,) or (K, D) mu_0
+    mean_concentration: float | Float64Array  # C_0, or (K,)
     log_mean: float  # m
     log_variance: float  # s2
+
+    @classmethod
+    def of_vectors(cls, vectors: Float64Array, log_mean: float, log_variance: float) -> MixturePrior:
+        """Directions with a natural vector C_0 mu_0 each (K, D): what a parent or neighbours say of them.
+
+        Bounds then count log H of the vectors' lengths for the normaliser; a model for which it is something else, such
+        as E[log H(kappa)] of the parent, adds the difference, which no update of these components depends on.
+        """
+        lengths = np.linalg.norm(vectors, axis=1)
+        directions = np.zeros_like(vectors)
+        directions[:, 0] = 1.0  # a vector of length 0 has none; any will do
+        is_there = lengths > 0.0
+        directions[is_there] = vectors[is_there] / lengths[is_there, None]
+        return cls(directions, lengths, log_mean, log_variance)
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return self.mean_direction.shape[-1]
+
+    def fitted_to_directions(self, total: Float64Array, n_directions: int) -> MixturePrior:
+        """With the mu_0 and C_0 that are best for directions whose expectations sum to `total` (D,)."""
+        length = float(np.linalg.norm(total))
+        if length == 0.0:
+            return replace(self, mean_concentration=0.0)
+        share = min(length / n_directions, 1.0 - _LENGTH_GAP)
+        concentration = float(bessel.concentration_from_resultant(len(total), share))
+        return replace(self, mean_direction=total / length, mean_concentration=concentration)
+
+    def fitted_to_logs(self, means: Float64Array, variances: float | Float64Array = 0.0) -> MixturePrior:
+        """With the m and s2 that are best for log concentrations of these means and variances."""
+        mean = float(means.mean())
+        variance = float((variances + (means - mean) ** 2).mean())
+        return replace(self, log_mean=mean, log_variance=max(variance, LEAST_VARIANCE))
 
 
 class DirectionSums(NamedTuple):
@@ -46,10 +86,17 @@ def log_target(y: ArrayLike, sums: DirectionSums, prior: MixturePrior) -> Float6
     return JointTarget(sums.counts, prior, sums.squares, sums.projections).value(np.asarray(y, dtype=np.float64))
 
 
-def natural_length(kappa: Float64Array, sums: DirectionSums, prior: MixturePrior) -> Float64Array:
-    """|w| = |kappa R + C_0 mu_0|; rounding can leave the square a little below 0."""
+def projections_on(directions: Float64Array, vectors: Float64Array) -> Float64Array:
+    """v.mu of vectors (K, D) or (D,) with one direction (D,) for all or one each (K, D)."""
+    return np.asarray(vectors @ directions if directions.ndim == 1 else np.vecdot(vectors, directions))
+
+
+def natural_length(
+    kappa: Float64Array, squares: Float64Array, projections: Float64Array, prior: MixturePrior
+) -> Float64Array:
+    """|w| = |kappa R + C_0 mu_0| from |R|^2 and R.mu_0; rounding can leave the square a little below 0."""
     c = prior.mean_concentration
-    square = kappa * (kappa * sums.squares + 2.0 * c * sums.projections) + c * c
+    square = kappa * (kappa * squares + 2.0 * c * projections) + c * c
     return np.sqrt(np.maximum(square, 0.0))
 
 
@@ -66,7 +113,7 @@ class Target(ABC):
     @property
     def dimension(self) -> int:
         """D."""
-        return len(self.prior.mean_direction)
+        return self.prior.dimension
 
     @property
     @abstractmethod
@@ -112,12 +159,7 @@ class JointTarget(Target):
     @classmethod
     def of(cls, counts: Float64Array, resultants: Float64Array, prior: MixturePrior) -> JointTarget:
         """From counts (K,) and resultants (K, D)."""
-        return cls(counts, prior, np.vecdot(resultants, resultants), resultants @ prior.mean_direction)
-
-    @property
-    def sums(self) -> DirectionSums:
-        """What `log_target` takes."""
-        return DirectionSums(self.counts, self.squares, self.projections)
+        return cls(counts, prior, np.vecdot(resultants, resultants), projections_on(prior.mean_direction, resultants))
 
     @property
     def mean_lengths(self) -> Float64Array:
@@ -127,13 +169,13 @@ class JointTarget(Target):
     def gain(self, kappa: Float64Array) -> Float64Array:
         """log H(|w|) - log H(C_0)."""
         order = 0.5 * self.dimension - 1.0
-        length = natural_length(kappa, self.sums, self.prior)
-        return np.asarray(bessel.log_h(order, length)) - float(bessel.log_h(order, self.prior.mean_concentration))
+        length = natural_length(kappa, self.squares, self.projections, self.prior)
+        return np.asarray(bessel.log_h(order, length) - bessel.log_h(order, self.prior.mean_concentration))
 
     def gain_derivatives(self, kappa: Float64Array) -> tuple[Float64Array, Float64Array]:
         """R.E[mu], and R' V R with the Hessian V of log H(|w|): A' along w, A/|w| across it."""
         c = self.prior.mean_concentration
-        length = natural_length(kappa, self.sums, self.prior)
+        length = natural_length(kappa, self.squares, self.projections, self.prior)
         slope = natural_slope(self.dimension, length)
         along = kappa * self.squares + c * self.projections  # R.w
         # |R|^2 |w|^2 - (R.w)^2 is C_0^2 (|R|^2 - (R.mu_0)^2): what R has across mu_0

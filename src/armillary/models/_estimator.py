@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from armillary._typing import Callback
@@ -75,6 +77,16 @@ class UnitVectorEstimator(BaseEstimator):
 
     def _observers(self) -> tuple[Callback, ...]:
         return all_observers(self.callbacks, self.verbose, self._who)
+
+    def _warn_of_steps(
+        self, n_steps: int, *, stacklevel: int, steps: str = "steps", gain: str = "", ways: str = "max_iter or tol"
+    ) -> None:
+        """Say that a run used up its steps; `stacklevel` is what `warnings.warn` in the caller would have."""
+        warnings.warn(
+            f"{self._who} used all {n_steps} {steps} and was still gaining{gain}. Raise {ways}.",
+            ConvergenceWarning,
+            stacklevel=stacklevel + 1,
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -6,26 +6,23 @@ A row's log density is log sum exp of its scores plus a constant that the model 
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import DensityMixin
-from sklearn.exceptions import ConvergenceWarning
 
 from armillary._typing import ArrayLike, Float64Array, FloatArray, IntArray
 from armillary.exceptions import InputError
-from armillary.fitting.assignment import HardAssignment
 from armillary.fitting.events import Emitter
 from armillary.fitting.loop import Chain, Run, best_run
 from armillary.fitting.passes import Passes
-from armillary.fitting.stopping import Stopping
+from armillary.fitting.stopping import RelativeGain, Stopping
 from armillary.kernels.contract import AffineRule
 from armillary.models._estimator import UnitVectorEstimator
 from armillary.points import Points
-from armillary.validation import check_integer
+from armillary.validation import check_integer, check_number
 
 S = TypeVar("S")
 # A component with less weight than this is not counted.
@@ -41,6 +38,22 @@ def check_n_components(n_components: Any, points: Points, who: str) -> int:
             f"n_samples={points.n_rows}. Lower n_components or give more rows."
         )
     return number
+
+
+def check_runs(model: Any, who: str) -> tuple[int, int, float]:
+    """`n_init`, `max_iter` and `tol` of `model`, or an error that names the wrong one."""
+    return (
+        check_integer(model.n_init, "n_init", who, low=1),
+        check_integer(model.max_iter, "max_iter", who, low=1),
+        check_number(model.tol, "tol", who, low=0.0, hint="It is a relative gain; 0 runs to the last bit."),
+    )
+
+
+def best_labels(passes: Passes, rule: AffineRule) -> IntArray:
+    """The component with the highest score of each row (n,), int32."""
+    labels = np.full(passes.points.n_rows, -1, dtype=np.int32)
+    passes.assign(rule, labels)
+    return labels
 
 
 def count_clusters(log_weights: Float64Array) -> int:
@@ -91,16 +104,12 @@ class AffineMixture(DensityMixin, UnitVectorEstimator, ABC):
             )
             state = run.chain.state
             rule = score_rule(state)
-            labels = HardAssignment(points.n_rows, is_bounded=False)
-            passes.assign(rule, labels.labels)
+            labels = best_labels(passes, rule)
             evidence = passes.evidence(rule)
         if not run.is_converged:
-            warnings.warn(
-                f"{self._who} used all {run.n_steps} steps and was still gaining. Raise max_iter.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        return state, run, labels.labels, evidence
+            ways = "max_iter or tol" if isinstance(stopping, RelativeGain) else "max_iter"
+            self._warn_of_steps(run.n_steps, stacklevel=3, ways=ways)
+        return state, run, labels, evidence
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -113,10 +122,8 @@ class AffineMixture(DensityMixin, UnitVectorEstimator, ABC):
     def predict(self, X: Any) -> IntArray:
         """The most probable component of each row of X (n,), int32."""
         points = self._points(X, is_new=False)
-        labels = np.full(points.n_rows, -1, dtype=np.int32)
         with self._passes(points) as passes:
-            passes.assign(self._rule(points), labels)
-        return labels
+            return best_labels(passes, self._rule(points))
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Responsibilities of the components for each row of X (n, K)."""

@@ -12,612 +12,51 @@ Row order    does not matter to the model; it matters to k-means++ draws, to bat
 
 Departures from the paper: the joint factor; the grid in place of its Metropolis steps (offered, with steps of the right
 size); the start from a short tied EM run, since low concentrations collapse clusters in high dimensions (5.7); the
-errata of vmf_mixtures.md, 15. Sticks are put in order of size only where that raises the bound: with E[a] > 1 the last
-two are better the other way round, so that the order by size alone is not monotone.
+errata of vmf_mixtures.md, 15.
+
+The estimator is here. `_bayesian_vmf_fit.py` has its checked parameters, the start and the chain of a fit;
+`_variational_vmf.py` the state, its scores and every single update; `_variational_steps.py` merges, the order of sticks
+and mini-batches; `gibbs_vmf_mixture.py` the sampler.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from armillary._typing import ArrayLike, Float64Array, FloatArray, IntArray, RandomState
-from armillary.distributions import bessel, vmf
-from armillary.distributions.concentration_factors import (
-    LOG_NORMAL_BOUNDS,
-    ComponentFactors,
-    MakeLaw,
-    factorised_concentrations,
-    factorised_directions,
-    first_factors,
-    grid_law,
-    joint_factors,
-    log_normal_law,
-    lower_bounds,
-    metropolis_law,
-    point_law,
-)
+from armillary.distributions.component_factors import ComponentFactors, joint_factors
+from armillary.distributions.concentration_laws import point_law
 from armillary.distributions.dirichlet import DirichletWeights, StickBreakingWeights, WeightLaw
-from armillary.distributions.log_concentration import HIGHEST, LOWEST, MixturePrior
+from armillary.distributions.log_concentration import HIGHEST, MixturePrior
 from armillary.distributions.predictive import PredictiveDensity
-from armillary.exceptions import InputError, ParameterError
-from armillary.fitting import initialization
+from armillary.exceptions import InputError
 from armillary.fitting.events import Emitter
-from armillary.fitting.loop import best_run
+from armillary.fitting.loop import Run, best_run
 from armillary.fitting.partitions import point_partition
-from armillary.fitting.passes import Passes
-from armillary.fitting.stopping import RelativeGain
 from armillary.geometry import sphere
 from armillary.kernels.contract import AffineRule
 from armillary.models import gibbs_vmf_mixture as gibbs
 from armillary.models import vmf_mixture as em
+from armillary.models._bayesian_vmf_fit import LEARN_EVERY, Ascent, Parameters, initial_prior, initial_state
 from armillary.models._estimator import UnitVectorEstimator
-from armillary.models._mixture import check_n_components
+from armillary.models._mixture import best_labels
+from armillary.models._variational_steps import take_batch
+from armillary.models._variational_vmf import State, count_clusters, learn_priors, objective, run_start, score_rule
 from armillary.points import Points
 from armillary.random import Stream, generator
 from armillary.statistics.directional import DirectionalStatistics
-from armillary.validation import check_choice, check_integer, check_number, check_positive
+from armillary.validation import check_choice, check_integer
 
-# The tied EM run that a fit starts from (vmf_mixtures.md, 5.7): it only has to find where clusters are.
-_START_STEPS = 30
-_START_GAIN = 1e-5
-_START_CONCENTRATION = 10.0
-# Mean lengths of direction priors are held below 1 by this.
-_LENGTH_GAP = 1e-6
-_LEAST_VARIANCE = 1e-6
-# Steps between rounds of merges, and between hyper-parameters learned from mini-batches.
-_MERGE_EVERY = 5
-_LEARN_EVERY = 20
 # Rows of a batch where none is named: only what `n_steps_` counts after a fit depends on it.
 _BATCH_ROWS = 4096
-# Rounds of (mu, kappa) in one step of the factorised form.
-_INNER_ROUNDS = 2
-
-
-@dataclass(frozen=True, eq=False)
-class State:
-    """What the next step needs."""
-
-    statistics: DirectionalStatistics  # counts (K,) and resultants (K, D) under the present responsibilities
-    label_entropy: float  # of the responsibilities, sum_i w_i H(lambda_i)
-    weights: WeightLaw  # q(pi)
-    factors: ComponentFactors  # q(mu, kappa)
-    prior: MixturePrior
-
-
-@dataclass(frozen=True, eq=False)
-class Parameters:
-    """Checked constructor parameters."""
-
-    n_components: int
-    is_gibbs: bool
-    is_joint: bool
-    law: str  # "grid", "monte_carlo" or "log_normal"
-    log_normal_bound: str
-    has_sticks: bool
-    is_learning: bool  # of hyper-parameters
-    weight_concentration: float
-    mean_direction: Float64Array | None
-    mean_concentration: float
-    log_mean: float | None
-    log_variance: float
-    init: str | Float64Array
-    n_init: int
-    max_iter: int
-    tol: float
-    is_merging: bool
-    batch_size: int | None
-    total_rows: float | None
-    learning_offset: float
-    learning_decay: float
-    n_samples: int
-    n_burn_in: int
-    thin: int
-
-    @classmethod
-    def check(cls, model: BayesianVonMisesFisherMixture, points: Points, n_started: int | None = None) -> Parameters:
-        """The parameters of `model`, or an error that names the wrong one; a later batch has `n_started` components."""
-        who = type(model).__name__
-        if n_started is None:
-            n_components = check_n_components(model.n_components, points, who)
-        else:
-            n_components = _check_started(model.n_components, n_started, who)
-        shape = (n_components, points.n_features)
-        laws = ("grid", "monte_carlo", "log_normal")
-        has_sticks = (
-            check_choice(model.weight_prior, "weight_prior", who, ("dirichlet", "stick_breaking")) == "stick_breaking"
-        )
-        parameters = cls(
-            n_components=n_components,
-            is_gibbs=check_choice(model.inference, "inference", who, ("variational", "gibbs")) == "gibbs",
-            is_joint=check_choice(model.factors, "factors", who, ("joint", "factorised")) == "joint",
-            law=check_choice(model.concentration_posterior, "concentration_posterior", who, laws),
-            log_normal_bound=check_choice(model.log_normal_bound, "log_normal_bound", who, LOG_NORMAL_BOUNDS),
-            has_sticks=has_sticks,
-            is_learning=_check_flag(model.empirical_bayes, "empirical_bayes", who),
-            weight_concentration=check_positive(
-                model.weight_concentration_prior, "weight_concentration_prior", who, is_finite=True
-            ),
-            mean_direction=_check_direction(model.mean_direction_prior, points.n_features, who),
-            mean_concentration=check_number(
-                model.mean_concentration_prior, "mean_concentration_prior", who, low=0.0, high=1e10
-            ),
-            log_mean=None
-            if model.log_concentration_mean_prior is None
-            else check_number(
-                model.log_concentration_mean_prior,
-                "log_concentration_mean_prior",
-                who,
-                low=LOWEST,
-                high=HIGHEST,
-                hint="It is a logarithm; None takes that of the concentration of the start.",
-            ),
-            log_variance=check_number(
-                model.log_concentration_variance_prior,
-                "log_concentration_variance_prior",
-                who,
-                low=_LEAST_VARIANCE,
-                high=100.0,
-            ),
-            init=initialization.check_init(model.init, shape, "n_components", who, em.STARTS),
-            n_init=check_integer(model.n_init, "n_init", who, low=1),
-            max_iter=check_integer(model.max_iter, "max_iter", who, low=1),
-            tol=check_number(model.tol, "tol", who, low=0.0, hint="It is a relative gain; 0 runs to the last bit."),
-            is_merging=has_sticks
-            if isinstance(model.merge, str) and model.merge == "auto"
-            else _check_flag(model.merge, "merge", who, other="'auto', "),
-            batch_size=None
-            if model.batch_size is None
-            else check_integer(
-                model.batch_size,
-                "batch_size",
-                who,
-                low=n_components,
-                hint="A batch starts the components, so it has at least n_components rows.",
-            ),
-            total_rows=None
-            if model.total_rows is None
-            else check_positive(model.total_rows, "total_rows", who, is_finite=True),
-            learning_offset=check_number(model.learning_offset, "learning_offset", who, low=1.0),
-            learning_decay=check_number(model.learning_decay, "learning_decay", who, low=0.5, high=1.0),
-            n_samples=check_integer(model.n_samples, "n_samples", who, low=1),
-            n_burn_in=check_integer(model.n_burn_in, "n_burn_in", who, low=0),
-            thin=check_integer(model.thin, "thin", who, low=1),
-        )
-        _refuse_combinations(parameters, who)
-        return parameters
-
-    @property
-    def start(self) -> em.Parameters:
-        """Those of the tied EM run that a fit starts from."""
-        return em.Parameters(
-            n_components=self.n_components,
-            is_tied=True,
-            is_hard=False,
-            is_exact=True,
-            init=self.init,
-            n_init=1,
-            max_iter=_START_STEPS,
-            tol=_START_GAIN,
-            follows_paper=False,
-            initial_concentration=_START_CONCENTRATION,
-            prior_strength=0.0,
-        )
-
-    def make_law(self, stream: Stream, *index: int) -> MakeLaw:
-        """How q(kappa) is found; `index` (restart, step) keys the draws of Metropolis steps."""
-        if self.law == "grid":
-            return grid_law
-        if self.law == "log_normal":
-            return lambda target: log_normal_law(target, self.log_normal_bound)
-        # one key for all the laws of a step: the draws of one update are those of the next
-        return lambda target: metropolis_law(target, stream.generator("metropolis", *index))
-
-    def rate(self, step: int) -> float:
-        """(t + tau)^-decay for the step of number t = 0, 1, ... (vmf_mixtures.md, 11)."""
-        return float((step + self.learning_offset) ** -self.learning_decay)
-
-
-def _check_started(n_components: Any, n_started: int, who: str) -> int:
-    if check_integer(n_components, "n_components", who, low=1) == n_started:
-        return n_started
-    raise ParameterError(
-        f"`n_components` of {who} must stay as it was in the first fit, {n_started}; got {n_components}. "
-        "Make a new model, or call fit."
-    )
-
-
-def _refuse_combinations(parameters: Parameters, who: str) -> None:
-    if not parameters.is_gibbs:
-        return
-    if parameters.has_sticks:
-        raise ParameterError(
-            f"`weight_prior` of {who} must be 'dirichlet' with inference='gibbs', which integrates such weights out; "
-            "got 'stick_breaking'. Use inference='variational' for sticks."
-        )
-    if parameters.batch_size is not None:
-        raise ParameterError(
-            f"`batch_size` of {who} must be None with inference='gibbs', whose sweeps take every row; "
-            f"got {parameters.batch_size}. Use inference='variational' for mini-batches."
-        )
-
-
-def _check_flag(value: Any, name: str, who: str, other: str = "") -> bool:
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    raise ParameterError(f"`{name}` of {who} must be {other}True or False; got {value!r}.")
-
-
-def _check_direction(value: Any, n_features: int, who: str) -> Float64Array | None:
-    """A unit vector (D,), or None."""
-    if value is None:
-        return None
-    rule = f"`mean_direction_prior` of {who} must be None or one direction, shape ({n_features},)"
-    try:
-        vector = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{rule}; got {value!r}. Give D numbers.") from None
-    if vector.shape != (n_features,):
-        raise ParameterError(f"{rule}; got shape {vector.shape}. Give one number for each column of X.")
-    length = float(np.linalg.norm(vector))
-    if not (math.isfinite(length) and length > 0.0):
-        raise ParameterError(f"{rule}; got one of norm {length:g}. Give a vector with a direction.")
-    return vector / length
-
-
-# ----------------------------------------------------------------------------------------------------------- start
-
-
-def run_start(passes: Passes, parameters: Parameters, stream: Stream, restart: int) -> em.State:
-    """A short tied EM run (vmf_mixtures.md, 5.7)."""
-    state = em.initial_state(passes, parameters.start, stream, restart)
-    before = -math.inf
-    for _ in range(_START_STEPS):
-        statistics, evidence = passes.soft_sums(em.score_rule(state))
-        state = em.update(state, statistics, parameters.start)
-        if evidence - before <= _START_GAIN * abs(evidence):
-            break
-        before = evidence
-    return state
-
-
-def initial_state(
-    passes: Passes, parameters: Parameters, stream: Stream, restart: int, total: float | None = None
-) -> State:
-    """Responsibilities and the concentration of a tied EM run; all else follows. `total` rows are stood for."""
-    start = run_start(passes, parameters, stream, restart)
-    rule = em.score_rule(start)
-    statistics, evidence = passes.soft_sums(rule)
-    entropy = label_entropy(rule, statistics, evidence)
-    if total is not None:
-        scale = total / passes.points.total_weight
-        statistics, entropy = statistics.scale(scale), scale * entropy
-    prior = initial_prior(parameters, statistics.resultants.sum(axis=0), float(start.concentrations[0]))
-    kind = StickBreakingWeights if parameters.has_sticks else DirichletWeights
-    weights: WeightLaw = kind.prior(parameters.weight_concentration, parameters.n_components)
-    state = State(
-        statistics,
-        entropy,
-        weights.update(statistics.counts),
-        first_factors(statistics.resultants, prior, start.concentrations),
-        prior,
-    )
-    return update_components(state, parameters, parameters.make_law(stream, restart, 0))
-
-
-def initial_prior(parameters: Parameters, resultant: Float64Array, concentration: float) -> MixturePrior:
-    """The prior that was asked for; for what was not, the direction of all rows and the EM run's concentration."""
-    direction = parameters.mean_direction
-    if direction is None:
-        first = np.zeros((1, len(resultant)))
-        first[0, 0] = 1.0
-        direction = DirectionalStatistics(np.zeros(1), resultant[None]).directions(otherwise=first)[0]
-    log_mean = parameters.log_mean
-    if log_mean is None:
-        log_mean = min(max(math.log(max(concentration, 1e-300)), LOWEST), HIGHEST)
-    return MixturePrior(direction, parameters.mean_concentration, log_mean, parameters.log_variance)
-
-
-# ---------------------------------------------------------------------------------------------- scores and updates
-
-
-def score_rule(state: State) -> AffineRule:
-    """E[log pi_k] - E[log H(kappa_k)] + x.E[kappa_k mu_k]: the expected log joint of a row over the uniform law."""
-    return AffineRule(state.factors.natural_vectors, state.weights.expected_log() - state.factors.log_h)
-
-
-def label_entropy(rule: AffineRule, statistics: DirectionalStatistics, evidence: float) -> float:
-    """-sum_ik lambda_ik log lambda_ik: log lambda is score - evidence, so sums of scores are all it takes."""
-    is_there = statistics.counts > 0.0  # an offset of -inf times no rows is nothing
-    scores = float(statistics.counts[is_there] @ rule.offsets[is_there])
-    scores += float(np.vecdot(statistics.resultants, rule.vectors).sum())
-    return max(evidence - scores, 0.0)
-
-
-def update_labels(state: State, passes: Passes) -> State:
-    """q(z) (vmf_mixtures.md, 5.3): one pass over the rows."""
-    rule = score_rule(state)
-    statistics, evidence = passes.soft_sums(rule)
-    return replace(state, statistics=statistics, label_entropy=label_entropy(rule, statistics, evidence))
-
-
-def update_weights(state: State) -> State:
-    """q(pi) (5.3, 10)."""
-    return replace(state, weights=state.weights.update(state.statistics.counts))
-
-
-def update_joint(state: State, make_law: MakeLaw) -> State:
-    """q(mu, kappa) (5.6)."""
-    statistics = state.statistics
-    return replace(state, factors=joint_factors(statistics.counts, statistics.resultants, state.prior, make_law))
-
-
-def update_directions(state: State) -> State:
-    """q(mu), for the present q(kappa) (5.3)."""
-    statistics = state.statistics
-    factors = factorised_directions(state.factors, statistics.counts, statistics.resultants, state.prior)
-    return replace(state, factors=factors)
-
-
-def update_concentrations(state: State, make_law: MakeLaw) -> State:
-    """q(kappa), for the present q(mu) (5.3, 5.4)."""
-    statistics = state.statistics
-    factors = factorised_concentrations(state.factors, statistics.counts, statistics.resultants, state.prior, make_law)
-    return replace(state, factors=factors)
-
-
-def update_components(state: State, parameters: Parameters, make_law: MakeLaw) -> State:
-    """Directions and concentrations, in either form."""
-    if parameters.is_joint:
-        return update_joint(state, make_law)
-    for _ in range(_INNER_ROUNDS):
-        state = update_concentrations(update_directions(state), make_law)
-    return state
-
-
-def learn_weight_concentration(state: State) -> State:
-    """alpha (5.5)."""
-    return replace(state, weights=state.weights.empirical_bayes())
-
-
-def learn_mean_direction(state: State) -> State:
-    """mu_0 and C_0 (5.5). With one component they have no fixed point and stay."""
-    n_components = len(state.statistics.counts)
-    if n_components == 1:
-        return state
-    total = state.factors.mean_direction_sum()
-    length = float(np.linalg.norm(total))
-    if length == 0.0:
-        return replace(state, prior=replace(state.prior, mean_concentration=0.0))
-    share = min(length / n_components, 1.0 - _LENGTH_GAP)
-    concentration = float(bessel.concentration_from_resultant(len(total), share))
-    prior = replace(state.prior, mean_direction=total / length, mean_concentration=concentration)
-    return replace(state, prior=prior)
-
-
-def learn_log_concentration(state: State) -> State:
-    """m and s2 (5.5). With fewer than three components s2 would shrink to its floor: they stay."""
-    means = state.factors.log_means
-    if len(means) < 3:
-        return state
-    mean = float(means.mean())
-    variance = max(float((state.factors.log_variances + (means - mean) ** 2).mean()), _LEAST_VARIANCE)
-    return replace(state, prior=replace(state.prior, log_mean=mean, log_variance=variance))
-
-
-def learn_priors(state: State, parameters: Parameters, make_law: MakeLaw) -> State:
-    """Every hyper-parameter, then the factors that follow from them."""
-    state = learn_weight_concentration(learn_mean_direction(learn_log_concentration(state)))
-    return update_components(update_weights(state), parameters, make_law)
-
-
-def objective(state: State) -> float:
-    """What must not decrease: the evidence lower bound over the uniform law, after whichever update (5.2, 5.6)."""
-    statistics = state.statistics
-    components = lower_bounds(state.factors, statistics.counts, statistics.resultants, state.prior)
-    return _weight_gain(state.weights, statistics.counts) + state.label_entropy + float(components.sum())
-
-
-def _weight_gain(weights: WeightLaw, counts: Float64Array) -> float:
-    return weights.lower_bound() + float(counts @ weights.expected_log())
-
-
-# ------------------------------------------------------------------------------------------------ order and merges
-
-
-def sort_components(state: State) -> State:
-    """Components by falling count, where the bound rises by that: only sticks mind their order."""
-    counts = state.statistics.counts
-    order = np.argsort(-counts, kind="stable")
-    weights = state.weights.update(counts[order])
-    if _weight_gain(weights, counts[order]) <= _weight_gain(state.weights, counts):
-        return state
-    statistics = state.statistics.select(order)
-    return replace(state, statistics=statistics, weights=weights, factors=state.factors.select(order))
-
-
-def merge_components(
-    state: State, passes: Passes, rule: AffineRule, parameters: Parameters, make_law: MakeLaw
-) -> State:
-    """Make one of two components where that raises the bound (vmf_mixtures.md, 10).
-
-    `rule` gave the responsibilities of `state`. The pairs with the largest cosines are tried, best first; a component
-    takes part in one merge. What a pair would leave behind is an empty component, whose factor is its prior and adds
-    nothing to the bound.
-    """
-    statistics = state.statistics
-    pairs = _closest_pairs(statistics)
-    if not len(pairs):
-        return state
-    entropies = passes.merged_entropies(rule, pairs)
-    own = lower_bounds(state.factors, statistics.counts, statistics.resultants, state.prior)
-    merged = DirectionalStatistics(statistics.counts[pairs].sum(axis=1), statistics.resultants[pairs].sum(axis=1))
-    gains = _best_bounds(state, merged, pairs, parameters, make_law) - own[pairs].sum(axis=1) + entropies
-    counts, resultants = statistics.counts.copy(), statistics.resultants.copy()
-    weights, entropy = state.weights, state.label_entropy
-    is_taken = np.zeros(len(counts), dtype=np.bool_)
-    for number in np.argsort(-gains, kind="stable"):
-        first, second = pairs[number]
-        if is_taken[[first, second]].any():
-            continue
-        new_counts = counts.copy()
-        new_counts[first], new_counts[second] = merged.counts[number], 0.0
-        new_weights = weights.update(new_counts)
-        if gains[number] + _weight_gain(new_weights, new_counts) - _weight_gain(weights, counts) <= 0.0:
-            continue
-        is_taken[[first, second]] = True
-        counts, weights, entropy = new_counts, new_weights, entropy + float(entropies[number])
-        resultants[first], resultants[second] = merged.resultants[number], 0.0
-    if not is_taken.any():
-        return state
-    state = replace(
-        state,
-        statistics=DirectionalStatistics(counts, resultants),
-        label_entropy=max(entropy, 0.0),
-        weights=weights,
-    )
-    return update_components(state, parameters, make_law)
-
-
-def _closest_pairs(statistics: DirectionalStatistics) -> npt.NDArray[np.int64]:
-    """Pairs (P, 2) of components that have rows, at most K of them, by falling cosine of their resultants."""
-    lengths = statistics.lengths
-    there = np.flatnonzero((statistics.counts > 1e-8 * statistics.counts.sum()) & (lengths > 0.0))
-    cosines = statistics.resultants[there] @ statistics.resultants[there].T / np.outer(lengths[there], lengths[there])
-    first, second = np.triu_indices(len(there), k=1)
-    best = np.argsort(-cosines[first, second], kind="stable")[: len(statistics.counts)]
-    return np.stack([there[first[best]], there[second[best]]], axis=1)
-
-
-def _best_bounds(
-    state: State,
-    merged: DirectionalStatistics,
-    pairs: npt.NDArray[np.int64],
-    parameters: Parameters,
-    make_law: MakeLaw,
-) -> Float64Array:
-    """What each merged component would have of the bound (P,)."""
-    shares = state.statistics.counts[pairs] / merged.counts[:, None]
-    start = (shares * state.factors.concentrations[pairs]).sum(axis=1)
-    alone = replace(state, statistics=merged, factors=first_factors(merged.resultants, state.prior, start))
-    for _ in range(1 if parameters.is_joint else 2):
-        alone = update_components(alone, parameters, make_law)
-    return lower_bounds(alone.factors, merged.counts, merged.resultants, state.prior)
-
-
-# ---------------------------------------------------------------------------------------------------- mini-batches
-
-
-def take_batch(
-    state: State, batch: Passes, parameters: Parameters, make_law: MakeLaw, *, total: float, rate: float
-) -> tuple[State, State]:
-    """One stochastic step (vmf_mixtures.md, 11), and the same state with the batch alone for statistics.
-
-    Running statistics are scaled to `total` rows and move by `rate` towards those of the batch. A batch of all rows at
-    rate 1 is one whole step.
-    """
-    seen = update_labels(state, batch)
-    scale = total / batch.points.total_weight
-    alone = replace(seen, statistics=seen.statistics.scale(scale), label_entropy=scale * seen.label_entropy)
-    kept = state.statistics.scale((1.0 - rate) * total / float(state.statistics.counts.sum()))
-    moved = replace(
-        state,
-        statistics=kept.merge(alone.statistics.scale(rate)),
-        label_entropy=(1.0 - rate) * state.label_entropy + rate * alone.label_entropy,
-    )
-    moved = update_components(update_weights(moved), parameters, make_law)
-    return moved, replace(alone, weights=moved.weights, factors=moved.factors)
-
-
-def _batches(points: Points, size: int, stream: Stream, restart: int, epoch: int) -> Iterator[Points]:
-    """As many random batches as it takes to have the rows' number once."""
-    for number in range(-(-points.n_rows // size)):
-        draws = stream.generator("batch", restart, epoch, number)
-        yield points.take(np.sort(draws.choice(points.n_rows, min(size, points.n_rows), replace=False)))
-
-
-# ---------------------------------------------------------------------------------------------------------- chains
-
-
-class _Ascent:
-    """Labels, weights, components, priors, over and over: the chain that the loop steps."""
-
-    def __init__(self, passes: Passes, parameters: Parameters, stream: Stream, restart: int) -> None:
-        self.trace: list[float] = []
-        self._passes = passes
-        self._parameters = parameters
-        self._stream = stream
-        self._restart = restart
-        self._n_batches = 0
-        self.state = self._start()
-
-    @property
-    def n_clusters(self) -> int:
-        return count_clusters(self.state.statistics.counts, self._passes.points)
-
-    def step(self) -> tuple[float, bool]:
-        """The objective is that of the state after the step."""
-        step, parameters = len(self.trace) + 1, self._parameters
-        make_law = parameters.make_law(self._stream, self._restart, step)
-        if parameters.batch_size is not None:
-            self._take_batches(step)
-        state = sort_components(self.state) if parameters.has_sticks else self.state
-        rule = score_rule(state)
-        state = update_components(update_weights(update_labels(state, self._passes)), parameters, make_law)
-        if parameters.is_learning:
-            state = learn_priors(state, parameters, make_law)
-        if parameters.is_merging and step % _MERGE_EVERY == 0:
-            state = merge_components(state, self._passes, rule, parameters, make_law)
-        self.state = state
-        self.trace.append(objective(state))
-        return self.trace[-1], False
-
-    def _start(self) -> State:
-        """With batches, the start too looks at one batch only."""
-        size, points = self._parameters.batch_size, self._passes.points
-        if size is None or size >= points.n_rows:
-            return initial_state(self._passes, self._parameters, self._stream, self._restart)
-        first = next(_batches(points, size, self._stream, self._restart, 0))
-        return initial_state(
-            self._passes.over(first), self._parameters, self._stream, self._restart, points.total_weight
-        )
-
-    def _take_batches(self, step: int) -> None:
-        parameters, points = self._parameters, self._passes.points
-        assert parameters.batch_size is not None
-        for batch in _batches(points, parameters.batch_size, self._stream, self._restart, step):
-            if batch.total_weight == 0.0:
-                continue
-            make_law = parameters.make_law(self._stream, self._restart, step, self._n_batches)
-            self.state, _ = take_batch(
-                self.state,
-                self._passes.over(batch),
-                parameters,
-                make_law,
-                total=points.total_weight,
-                rate=parameters.rate(self._n_batches),
-            )
-            self._n_batches += 1
-            if parameters.is_learning and self._n_batches % _LEARN_EVERY == 0:
-                self.state = learn_priors(self.state, parameters, make_law)
-
-
-def count_clusters(counts: Float64Array, points: Points) -> int:
-    """Components that hold at least half a row, of the mean weight."""
-    return int(np.count_nonzero(counts >= 0.5 * points.total_weight / points.n_rows))
-
-
-# ------------------------------------------------------------------------------------------------------- estimator
-
 # Fitted attributes that only one kind of inference has.
 _VARIATIONAL = ("lower_bound_", "lower_bounds_", "n_steps_", "rows_seen_", "seed_")
 _GIBBS = (
@@ -874,13 +313,13 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         n_steps = 0 if is_new else self.n_steps_
         seen = (0.0 if is_new else self.rows_seen_) + points.total_weight
         total = seen if parameters.total_rows is None else parameters.total_rows
-        make_law = parameters.make_law(stream, 0, n_steps + 1)
+        form = parameters.form(stream, 0, n_steps + 1)
         with self._passes(points) as passes:
             before = initial_state(passes, parameters, stream, 0, total) if is_new else self._state()
-            state, alone = take_batch(before, passes, parameters, make_law, total=total, rate=parameters.rate(n_steps))
-            if parameters.is_learning and (n_steps + 1) % _LEARN_EVERY == 0:
-                state = learn_priors(state, parameters, make_law)
-            labels = _best_labels(passes, score_rule(state))
+            state, alone = take_batch(before, passes, form, total=total, rate=parameters.rate(n_steps))
+            if parameters.is_learning and (n_steps + 1) % LEARN_EVERY == 0:
+                state = learn_priors(state, form)
+            labels = best_labels(passes, score_rule(state))
         gain = objective(replace(alone, weights=state.weights, factors=state.factors, prior=state.prior))
         bound = gain - total * float(sphere.log_area(points.n_features))
         trace = np.array([bound]) if is_new else np.append(self.lower_bounds_, bound)
@@ -911,16 +350,15 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         )
         with self._passes(points) as passes, emitter:
             run = best_run(
-                lambda restart: _Ascent(passes, parameters, stream, restart),
+                lambda restart: Ascent(passes, parameters, stream, restart),
                 n_restarts=parameters.n_init,
                 max_steps=parameters.max_iter,
-                # twice in a row: a merge, or a round of batches, can come after a step that gained little
-                stopping=RelativeGain(parameters.tol, patience=_MERGE_EVERY if parameters.is_merging else 2),
+                stopping=parameters.stopping,
                 emitter=emitter,
             )
             chain: Any = run.chain
-            labels = _best_labels(passes, score_rule(chain.state))
-        self._warn(run.n_steps, run.is_converged, chain.state)
+            labels = best_labels(passes, score_rule(chain.state))
+        self._warn(run)
         bounds = np.array(chain.trace) - points.total_weight * float(sphere.log_area(points.n_features))
         return {
             **_described(chain.state),
@@ -940,14 +378,14 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         n_sweeps = parameters.n_burn_in + parameters.n_samples * parameters.thin
         emitter = Emitter(self._who, self._observers(), n_rows=points.n_rows, n_restarts=1, max_steps=n_sweeps)
         with self._passes(points) as passes, emitter:
-            start = run_start(passes, parameters, stream, 1)
+            start = run_start(passes, parameters.init, parameters.n_components, stream, 1)
             prior = initial_prior(parameters, passes.total().resultants[0], float(start.concentrations[0]))
             draws = gibbs.sample_posterior(
                 passes,
                 prior,
                 n_components=parameters.n_components,
                 weight_concentration=parameters.weight_concentration,
-                start_labels=_best_labels(passes, em.score_rule(start)),
+                start_labels=best_labels(passes, em.score_rule(start)),
                 n_burn_in=parameters.n_burn_in,
                 n_samples=parameters.n_samples,
                 thin=parameters.thin,
@@ -957,7 +395,7 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
             )
             chosen = point_partition(draws.labels)
             state = _state_of_draw(draws, chosen.draw)
-            labels = _best_labels(passes, score_rule(state))
+            labels = best_labels(passes, score_rule(state))
         return {
             **_described(state),
             "labels_": labels,
@@ -979,7 +417,7 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         """The most probable component of each row of X (n,), int32."""
         points = self._points(X, is_new=False)
         with self._passes(points) as passes:
-            return _best_labels(passes, score_rule(self._state()))
+            return best_labels(passes, score_rule(self._state()))
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Responsibilities of the components for each row of X (n, K)."""
@@ -1000,7 +438,7 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
                 return gibbs.log_predictive(passes, self._draws())
             if is_full:
                 predictive = self._predictive()
-                rule = AffineRule(predictive.vectors, np.zeros(len(predictive.weights) + 1))
+                rule = AffineRule(predictive.vectors, np.zeros(len(predictive.vectors)))
                 gains = passes.map_rows(rule, predictive.log_density)
             else:
                 with np.errstate(divide="ignore"):
@@ -1023,37 +461,16 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         size = check_integer(n_samples, "n_samples", self._who, low=1)
         draws = generator(random_state)
         counts = draws.multinomial(size, self.weights_ / self.weights_.sum())
-        parts = [self._draw_rows(k, int(count), draws) for k, count in enumerate(counts) if count]
+        predictive = self._predictive()
+        parts = [predictive.sample(k, int(count), draws) for k, count in enumerate(counts) if count]
         return np.concatenate(parts), np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-
-    def _draw_rows(self, component: int, size: int, draws: np.random.Generator) -> Float64Array:
-        shares = draws.multinomial(size, self.node_weights_[:, component] / self.node_weights_[:, component].sum())
-        parts = []
-        for kappa, pull, count in zip(self.nodes_[:, component], self.node_pulls_[:, component], shares, strict=True):
-            if not count:
-                continue
-            natural = pull * self.resultants_[component] + self.mean_concentration_ * self.mean_direction_
-            length = float(np.linalg.norm(natural))
-            axis = natural / length if length > 0.0 else self.mean_direction_
-            centers = vmf.sample(axis, length, int(count), draws)
-            rows = vmf.sample(axis, float(kappa), int(count), draws)
-            # the reflection that exchanges the axis with a center turns rows about one into rows about the other
-            normals = centers - axis
-            squares = np.vecdot(normals, normals)
-            pulls = np.vecdot(normals, rows) / np.where(squares > 0.0, squares, 1.0)
-            parts.append(rows - 2.0 * pulls[:, None] * normals)
-        return draws.permutation(np.concatenate(parts))
 
     # ---------------------------------------------------------------------------------------------------- inside
 
-    def _warn(self, n_steps: int, is_converged: bool, state: State) -> None:
-        if not is_converged:
-            warnings.warn(
-                f"{self._who} used all {n_steps} steps and was still gaining. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        held = np.flatnonzero(state.factors.log_means > HIGHEST - 1.0)
+    def _warn(self, run: Run[State]) -> None:
+        if not run.is_converged:
+            self._warn_of_steps(run.n_steps, stacklevel=4)
+        held = np.flatnonzero(run.chain.state.factors.log_means > HIGHEST - 1.0)
         if held.size:
             warnings.warn(
                 f"{self._who} holds the concentration of component {', '.join(map(str, held))} at its bound "
@@ -1102,13 +519,7 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
 
     def _predictive(self) -> PredictiveDensity:
         return PredictiveDensity(
-            self.weights_,
-            self.resultants_,
-            self.mean_direction_,
-            self.mean_concentration_,
-            self.nodes_,
-            self.node_weights_,
-            self.node_pulls_,
+            self.weights_, self.resultants_, self._prior(), self.nodes_, self.node_weights_, self.node_pulls_
         )
 
     def _draws(self) -> gibbs.GibbsDraws:
@@ -1122,12 +533,6 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
             self._prior(),
             self.weight_concentration_,
         )
-
-
-def _best_labels(passes: Passes, rule: AffineRule) -> IntArray:
-    labels = np.full(passes.points.n_rows, -1, dtype=np.int32)
-    passes.assign(rule, labels)
-    return labels
 
 
 def _state_of_draw(draws: gibbs.GibbsDraws, number: int) -> State:

@@ -26,7 +26,6 @@ from typing import Any, Literal, NamedTuple, Self, cast
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClusterMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from armillary._typing import ArrayLike, Float64Array, IntArray
@@ -592,12 +591,8 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
         return assignment.names(known.ids, is_present)
 
     def _warn(self, run: Run[Any]) -> None:
-        warnings.warn(
-            f"{self._who} used all {run.n_steps} sweeps of a step and was still gaining more than tol={self.tol:g} per "
-            "row. Raise max_iter or tol.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
+        gain = f" more than tol={self.tol:g} per row"
+        self._warn_of_steps(run.n_steps, stacklevel=4, steps="sweeps of a step", gain=gain)
 
 
 def _record(number: int, before: State, tracks: State, after: State, dead: State) -> StepRecord:

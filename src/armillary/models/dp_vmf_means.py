@@ -14,13 +14,11 @@ weight above 1 is not alone in its cluster.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClusterMixin
-from sklearn.exceptions import ConvergenceWarning
 
 from armillary._typing import ArrayLike, Float64Array, FloatArray, IntArray, RandomState
 from armillary.exceptions import ParameterError
@@ -382,12 +380,8 @@ class DPvMFMeans(ClusterMixin, UnitVectorEstimator):
 
     def _warn(self, run: Run[State]) -> None:
         if not run.is_converged:
-            warnings.warn(
-                f"{self._who} used all {run.n_steps} sweeps and was still gaining more than tol={self.tol:g} per row. "
-                "Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            gain = f" more than tol={self.tol:g} per row"
+            self._warn_of_steps(run.n_steps, stacklevel=3, steps="sweeps", gain=gain)
 
 
 def _silhouette_of(run: Run[State]) -> float:

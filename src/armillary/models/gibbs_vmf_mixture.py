@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
-from scipy.special import digamma, gammaln, logsumexp
+from scipy.special import digamma, gammaln
 
 from armillary._typing import Float64Array, IntArray
 from armillary.distributions import bessel
@@ -37,7 +37,9 @@ from armillary.distributions.log_concentration import (
     MixturePrior,
     log_target,
     natural_length,
+    natural_slope,
 )
+from armillary.distributions.predictive import PredictiveDensity
 from armillary.fitting.events import Emitter
 from armillary.fitting.gibbs import DrawnAssignment, check_start_labels, log_mean_exp_scores, refuse_weights
 from armillary.fitting.passes import Passes
@@ -53,7 +55,6 @@ _WINDOW = 20
 _LEARNING_SHARE = 0.8
 # A mean resultant length is held below 1 by this, as in the EM mixture.
 _LENGTH_GAP = 1e-6
-_LEAST_VARIANCE = 1e-6
 _LEAST_ALPHA, _MOST_ALPHA = 1e-3, 1e3
 # Moves of a slice step are about this fraction of the width that wastes least (vmf_mixtures.md, 7).
 _WIDTH_PER_MOVE = 3.0
@@ -204,12 +205,9 @@ class Window:
 def _expected_direction_sum(state: State, sums: CollapsedSums) -> Float64Array:
     """sum_k A(|w_k|) w_k / |w_k|, (D,)."""
     kappa, c = np.exp(state.log_concentrations), state.prior.mean_concentration
-    dimension = len(sums.resultants)
-    length = natural_length(kappa, direction_sums(sums), state.prior)
-    has_length = length > 0.0
-    # A(k)/k is 1/D at 0
-    ratio = np.asarray(bessel.mean_resultant_length(dimension, length)) / np.where(has_length, length, 1.0)
-    ratio = np.where(has_length, ratio, 1.0 / dimension)
+    of_rows = direction_sums(sums)
+    length = natural_length(kappa, of_rows.squares, of_rows.projections, state.prior)
+    ratio = natural_slope(len(sums.resultants), length)
     return np.asarray(sums.resultants @ (ratio * kappa) + c * ratio.sum() * state.prior.mean_direction)
 
 
@@ -223,15 +221,9 @@ def update_priors(state: State, window: Window) -> State:
     prior, alpha = state.prior, state.weight_concentration
     if n_components >= 2:
         alpha = maximise_weight_concentration(np.array(window.counts))
-        mean = np.mean(window.direction_sums, axis=0)
-        length = float(np.linalg.norm(mean))
-        if length > 0.0:
-            share = min(length / n_components, 1.0 - _LENGTH_GAP)
-            c = float(bessel.concentration_from_resultant(len(mean), share))
-            prior = replace(prior, mean_direction=mean / length, mean_concentration=c)
+        prior = prior.fitted_to_directions(np.mean(window.direction_sums, axis=0), n_components)
     if n_components >= 3:
-        y = np.array(window.log_concentrations)
-        prior = replace(prior, log_mean=float(y.mean()), log_variance=max(float(y.var()), _LEAST_VARIANCE))
+        prior = prior.fitted_to_logs(np.array(window.log_concentrations))
     return replace(state, prior=prior, weight_concentration=alpha)
 
 
@@ -372,32 +364,16 @@ def log_predictive(passes: Passes, draws: GibbsDraws) -> Float64Array:
     """Log predictive density of each row of `passes` (n,), in nats with respect to surface measure.
 
     The mean over draws of sum_k (alpha + n_k)/(K alpha + N) C(kappa_k) C(|w_k|) / C(|kappa_k x + w_k|), which
-    integrates to one (vmf_mixtures.md, 6, rule 5). n K S evaluations of log H.
+    integrates to one (vmf_mixtures.md, 6, rule 5). At most n K S evaluations of log H.
     """
     scores = log_mean_exp_scores(passes, _predictive_curves(draws))
     return scores - float(sphere.log_area(passes.points.n_features))
 
 
 def _predictive_curves(draws: GibbsDraws) -> Iterator[tuple[AffineRule, Callable[[Float64Array], Float64Array]]]:
-    """For each draw the products x.S_k and x.mu_0 to take, and the log density over uniform as a function of them."""
-    prior, alpha = draws.prior, draws.weight_concentration
-    order = 0.5 * len(prior.mean_direction) - 1.0
+    """For each draw the products of a row to take, and the log density over uniform as a function of them."""
+    alpha = draws.weight_concentration
     for kappa, counts, resultants in zip(draws.concentrations, draws.counts, draws.resultants, strict=True):
-        vectors = np.concatenate([resultants, prior.mean_direction[None]])
-        sums = DirectionSums(counts, np.vecdot(resultants, resultants), resultants @ prior.mean_direction)
-        log_weights = np.log(alpha + counts) - math.log(len(counts) * alpha + counts.sum())
-        offsets = log_weights - bessel.log_h(order, kappa) - bessel.log_h(order, natural_length(kappa, sums, prior))
-        yield AffineRule(vectors, np.zeros(len(vectors))), _predictive_curve(kappa, sums, prior, offsets)
-
-
-def _predictive_curve(
-    kappa: Float64Array, sums: DirectionSums, prior: MixturePrior, offsets: Float64Array
-) -> Callable[[Float64Array], Float64Array]:
-    order = 0.5 * len(prior.mean_direction) - 1.0
-
-    def curve(products: Float64Array) -> Float64Array:
-        along, projections = products[:, :-1], products[:, -1:]
-        joined = DirectionSums(sums.counts, sums.squares + 2.0 * along + 1.0, sums.projections + projections)
-        return np.asarray(logsumexp(offsets + bessel.log_h(order, natural_length(kappa, joined, prior)), axis=1))
-
-    return curve
+        weights = (alpha + counts) / (len(counts) * alpha + counts.sum())
+        density = PredictiveDensity.at(kappa, weights, resultants, draws.prior)
+        yield AffineRule(density.vectors, np.zeros(len(density.vectors))), density.log_density

@@ -24,11 +24,11 @@ from armillary.fitting.expectation import ExpectationMaximization
 from armillary.fitting.passes import Passes
 from armillary.fitting.stopping import RelativeGain
 from armillary.kernels.contract import AffineRule
-from armillary.models._mixture import AffineMixture, check_n_components, count_clusters
+from armillary.models._mixture import AffineMixture, check_n_components, check_runs, count_clusters
 from armillary.points import Points, as_count_points
 from armillary.random import Stream
 from armillary.statistics.directional import DirectionalStatistics
-from armillary.validation import check_choice, check_integer, check_number, check_positive
+from armillary.validation import check_choice, check_positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,8 +167,7 @@ class MultinomialMixture(AffineMixture):
             feature_prior=check_positive(self.feature_prior, "feature_prior", self._who, is_finite=True),
             init=check_choice(self.init, "init", self._who, ("k-means++", "random_labels")),
         )
-        max_iter = check_integer(self.max_iter, "max_iter", self._who, low=1)
-        tol = check_number(self.tol, "tol", self._who, low=0.0)
+        n_init, max_iter, tol = check_runs(self, self._who)
         stream = Stream.of(self.random_state)
 
         def start(passes: Passes, restart: int) -> ExpectationMaximization[State]:
@@ -184,7 +183,7 @@ class MultinomialMixture(AffineMixture):
         state, run, labels, evidence = self._run(
             points,
             start,
-            n_init=check_integer(self.n_init, "n_init", self._who, low=1),
+            n_init=n_init,
             max_iter=max_iter,
             stopping=RelativeGain(tol, patience=2),
             score_rule=lambda found: score_rule(found, points.scale),

@@ -23,12 +23,18 @@ from armillary.fitting.expectation import ExpectationMaximization
 from armillary.fitting.passes import Passes
 from armillary.fitting.stopping import RelativeGain
 from armillary.kernels.contract import AffineRule
-from armillary.models._mixture import EMPTY, AffineMixture, check_n_components, count_clusters, log_shares
+from armillary.models._mixture import (
+    EMPTY,
+    AffineMixture,
+    check_n_components,
+    check_runs,
+    count_clusters,
+    log_shares,
+)
 from armillary.models.vmf_mixture import STARTS
 from armillary.points import Points
 from armillary.random import Stream
 from armillary.statistics.directional import DirectionalStatistics
-from armillary.validation import check_integer, check_number
 
 # Rows that all sit on their centres have no variance left.
 _LEAST_VARIANCE = 1e-12
@@ -151,8 +157,7 @@ class SoftKMeans(AffineMixture):
         n_components = check_n_components(self.n_components, points, self._who)
         shape = (n_components, points.n_features)
         init = initialization.check_init(self.init, shape, "n_components", self._who, STARTS)
-        max_iter = check_integer(self.max_iter, "max_iter", self._who, low=1)
-        tol = check_number(self.tol, "tol", self._who, low=0.0)
+        n_init, max_iter, tol = check_runs(self, self._who)
         stream = Stream.of(self.random_state)
 
         def start(passes: Passes, restart: int) -> ExpectationMaximization[State]:
@@ -170,7 +175,7 @@ class SoftKMeans(AffineMixture):
         state, run, labels, evidence = self._run(
             points,
             start,
-            n_init=check_integer(self.n_init, "n_init", self._who, low=1),
+            n_init=n_init,
             max_iter=max_iter,
             stopping=RelativeGain(tol, patience=2),
             score_rule=score_rule,

@@ -30,7 +30,14 @@ from armillary.fitting.passes import Passes
 from armillary.fitting.stopping import AbsoluteGain, RelativeGain, Stopping
 from armillary.geometry import sphere
 from armillary.kernels.contract import AffineRule
-from armillary.models._mixture import EMPTY, AffineMixture, check_n_components, count_clusters, log_shares
+from armillary.models._mixture import (
+    EMPTY,
+    AffineMixture,
+    check_n_components,
+    check_runs,
+    count_clusters,
+    log_shares,
+)
 from armillary.points import Points
 from armillary.random import Stream, generator
 from armillary.statistics.directional import DirectionalStatistics
@@ -74,15 +81,16 @@ class Parameters:
         """The parameters of `model`, or an error that names the wrong one."""
         who = type(model).__name__
         n_components = check_n_components(model.n_components, points, who)
+        n_init, max_iter, tol = check_runs(model, who)
         return cls(
             n_components=n_components,
             is_tied=check_choice(model.concentration, "concentration", who, ("tied", "free")) == "tied",
             is_hard=check_choice(model.assignment, "assignment", who, ("soft", "hard")) == "hard",
             is_exact=check_choice(model.estimate, "estimate", who, ("exact", "approximate")) == "exact",
             init=initialization.check_init(model.init, (n_components, points.n_features), "n_components", who, STARTS),
-            n_init=check_integer(model.n_init, "n_init", who, low=1),
-            max_iter=check_integer(model.max_iter, "max_iter", who, low=1),
-            tol=check_number(model.tol, "tol", who, low=0.0, hint="It is a relative gain; 0 runs to the last bit."),
+            n_init=n_init,
+            max_iter=max_iter,
+            tol=tol,
             follows_paper=check_choice(model.stopping, "stopping", who, ("relative", "paper")) == "paper",
             initial_concentration=check_positive(
                 model.initial_concentration, "initial_concentration", who, is_finite=True

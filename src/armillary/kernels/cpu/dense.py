@@ -165,7 +165,7 @@ def small(dimension: int) -> SmallKernels:
                 for r in range(size):
                     n_moved += np.int32((label[r] >= 0) & (label[r] != before[r]))
                     before[r] = label[r] if label[r] >= 0 else -2 - before[r]
-                n_changed += n_moved
+                n_changed += int(n_moved)
             else:
                 n_differing = np.int32(0)
                 for r in range(size):

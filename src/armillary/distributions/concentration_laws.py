@@ -1,37 +1,25 @@
-"""Variational factors of the directions and concentrations of K components, given counts and resultants.
+"""Laws of one log concentration y = log kappa, proportional to exp(target), for K components at once.
 
-q(y)          of y = log kappa, proportional to exp(target): by quadrature on a grid, by Metropolis draws, or within the
-              log-normal laws                                                             vmf_mixtures.md, 5.4
-joint         q(mu, kappa): the direction given kappa is vMF with w = kappa R + C_0 mu_0  5.6
-factorised    q(mu) q(kappa): the direction is vMF with eta = E[kappa] R + C_0 mu_0       5.3
+grid          the law itself, by quadrature                                               vmf_mixtures.md, 5.4b
+Metropolis    draws from it                                                               5.4a
+log-normal    the best law of that family                                                 5.4c
+point         all mass at one concentration, as in a draw of a sampler
 
-A law of y is a set of weighted nodes and an entropy. Every expected direction lies in the plane of R_k and mu_0, so a
-factor keeps two coefficients for each component and refers to the resultants it was made from. Entropies are relative
-to the uniform law on the sphere and to dy: with those, one formula gives the part of the evidence bound that the
-components have, after any single update and whatever the kind of factor (`lower_bounds`).
+A law is a set of weighted nodes and an entropy, relative to dy. What a target is, is in `log_concentration.py`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array
 from armillary.distributions import bessel
-from armillary.distributions.log_concentration import (
-    HIGHEST,
-    LOWEST,
-    JointTarget,
-    MixturePrior,
-    ProjectedTarget,
-    Target,
-    natural_length,
-    natural_slope,
-)
+from armillary.distributions.log_concentration import HIGHEST, LOWEST, Target
 
 # 97 nodes from where the density has fallen by e^-40 on one side to the other: 1e-12 of log Z (tests/oracles).
 _N_NODES = 97
@@ -50,9 +38,6 @@ _DRAW_STRIDE = 5
 _HERMITE_NODES = 40
 _MAX_LOG_NORMAL_STEPS = 100
 _FLAT = 1e-12  # nats
-
-# A mean direction shorter than 1 by less than rounding would have an infinite concentration.
-_LEAST_GAP = 2.0**-52
 
 LOG_NORMAL_BOUNDS = ("quadrature", "jensen", "delta")
 
@@ -115,7 +100,7 @@ class LogLaw:
 MakeLaw = Callable[[Target], LogLaw]
 
 
-# --------------------------------------------------------------------------------------------------- laws of y
+# ------------------------------------------------------------------------------------------------------------- the grid
 
 
 def grid_law(target: Target) -> LogLaw:
@@ -168,6 +153,9 @@ def _edge(target: Target, modes: Float64Array, deviations: Float64Array, side: f
         if not is_short.any():
             return edges
         reach = np.where(is_short, 1.3 * reach, reach)
+
+
+# ---------------------------------------------------------------------------------------------------------------- modes
 
 
 def find_modes(target: Target) -> tuple[Float64Array, Float64Array]:
@@ -226,11 +214,21 @@ def _zoom(target: Target, starts: Float64Array) -> Float64Array:
     return np.asarray(0.5 * (low + high))
 
 
+# ----------------------------------------------------------------------------------------------------- draws and points
+
+
+def point_law(target: Target, concentrations: Float64Array) -> LogLaw:
+    """All mass at these concentrations (K,): what a draw of a sampler knows. It has no entropy to speak of."""
+    log_h = np.asarray(bessel.log_h(0.5 * target.dimension - 1.0, concentrations))
+    nodes = np.log(concentrations)[None]
+    return LogLaw(nodes, np.ones_like(nodes), np.zeros_like(log_h), log_h, is_followed=True)
+
+
 def metropolis_law(target: Target, generator: np.random.Generator) -> LogLaw:
     """200 draws of a random walk with steps of 2.4 standard deviations at the mode (vmf_mixtures.md, 5.4a).
 
     An estimate: the mean of y has a standard error of 0.15 posterior standard deviations, its standard deviation one of
-    11 per cent (measured, tests/unit/test_concentration_factors.py). The entropy is that of the normal law with the
+    11 per cent (measured, tests/unit/test_concentration_laws.py). The entropy is that of the normal law with the
     same variance, so a component's part of the bound is off by about 0.1 nats. Departure: ten short chains, each from a
     draw of the normal law at the mode, in place of one long one.
     """
@@ -255,6 +253,9 @@ def metropolis_law(target: Target, generator: np.random.Generator) -> LogLaw:
     # a chain that never moved has no spread; the normal law at the mode stands in
     variances = np.where(variances > 0.0, variances, deviations**2)
     return LogLaw(nodes, weights, _normal_entropy(variances), log_h, is_followed=True, stride=_DRAW_STRIDE)
+
+
+# ------------------------------------------------------------------------------------------------------ log-normal laws
 
 
 def log_normal_law(target: Target, bound: str = "quadrature") -> LogLaw:
@@ -398,227 +399,3 @@ def _hermite() -> tuple[Float64Array, Float64Array]:
 
 def _normal_entropy(variances: Float64Array) -> Float64Array:
     return np.asarray(0.5 * np.log(2.0 * math.pi * math.e * variances))
-
-
-# -------------------------------------------------------------------------------- directions and concentrations
-
-
-@dataclass(frozen=True, eq=False)
-class ComponentFactors:
-    """q(mu_k, kappa_k) of K components: what the bound, the labels and the predictions need of it.
-
-    With R (K, D) and mu_0 (D,) those it was made from, E[mu_k] = c_k0 R_k + c_k1 mu_0 and E[kappa_k mu_k] likewise.
-    """
-
-    resultants: Float64Array  # (K, D)
-    mean_direction: Float64Array  # (D,)
-    direction_coefficients: Float64Array  # (K, 2) of E[mu]
-    natural_coefficients: Float64Array  # (K, 2) of E[kappa mu]
-    direction_entropies: Float64Array  # (K,) of mu given kappa, relative to the uniform law
-    concentrations: Float64Array  # (K,) E[kappa]
-    concentration_deviations: Float64Array  # (K,)
-    log_means: Float64Array  # (K,) E[log kappa]
-    log_variances: Float64Array  # (K,)
-    log_h: Float64Array  # (K,) E[log H(kappa)], or what stands for it
-    log_entropies: Float64Array  # (K,) of log kappa
-    direction_concentrations: Float64Array  # (K,) of the vMF law of mu, or of the one with the same mean
-    nodes: Float64Array  # (G, K) of kappa, for predictions
-    node_weights: Float64Array  # (G, K)
-    node_pulls: Float64Array  # (G, K): there mu is vMF with the natural vector pull R + C_0 mu_0
-
-    @property
-    def mean_directions(self) -> Float64Array:
-        """E[mu] (K, D), inside the sphere."""
-        return self._combined(self.direction_coefficients)
-
-    @property
-    def natural_vectors(self) -> Float64Array:
-        """E[kappa mu] (K, D): what a row is multiplied with."""
-        return self._combined(self.natural_coefficients)
-
-    @property
-    def mean_lengths(self) -> Float64Array:
-        """|E[mu]| (K,)."""
-        along = self.direction_coefficients
-        square = (
-            along[:, 0] ** 2 * np.vecdot(self.resultants, self.resultants)
-            + 2.0 * along[:, 0] * along[:, 1] * (self.resultants @ self.mean_direction)
-            + along[:, 1] ** 2
-        )
-        return np.sqrt(np.maximum(square, 0.0))
-
-    def mean_direction_sum(self) -> Float64Array:
-        """sum_k E[mu_k] (D,)."""
-        along = self.direction_coefficients
-        return np.asarray(along[:, 0] @ self.resultants + along[:, 1].sum() * self.mean_direction)
-
-    def select(self, components: npt.NDArray[np.int64]) -> ComponentFactors:
-        """Some components, in the order given."""
-        chosen = {name: getattr(self, name)[components] for name in _BY_COMPONENT}
-        at_nodes = {name: getattr(self, name)[:, components] for name in _BY_NODE}
-        return replace(self, **chosen, **at_nodes)
-
-    def _combined(self, coefficients: Float64Array) -> Float64Array:
-        vectors = coefficients[:, :1] * self.resultants
-        vectors += coefficients[:, 1:] * self.mean_direction
-        return vectors
-
-
-_BY_NODE = ("nodes", "node_weights", "node_pulls")
-_BY_COMPONENT = tuple(
-    field.name for field in fields(ComponentFactors) if field.name not in ("mean_direction", *_BY_NODE)
-)
-
-
-def joint_factors(
-    counts: Float64Array, resultants: Float64Array, prior: MixturePrior, make_law: MakeLaw
-) -> ComponentFactors:
-    """The best q(mu, kappa) given counts (K,) and resultants (K, D) (vmf_mixtures.md, 5.6)."""
-    target = JointTarget.of(counts, resultants, prior)
-    law = make_law(target)
-    if not law.is_followed:
-        return _with_law(_directions(counts, resultants, prior, law.concentrations), law)
-    kappa = np.exp(law.nodes)
-    length = natural_length(kappa, target.sums, prior)
-    slope = natural_slope(target.dimension, length)
-    by_power = [law.mean(slope * kappa**power) for power in range(3)]
-    c = prior.mean_concentration
-    made = _with_law(_bare(resultants, prior), law)
-    made = replace(
-        made,
-        direction_coefficients=np.stack([by_power[1], c * by_power[0]], axis=1),
-        natural_coefficients=np.stack([by_power[2], c * by_power[1]], axis=1),
-        direction_entropies=law.mean(_direction_entropies(target.dimension, length)),
-        node_pulls=made.nodes,
-    )
-    lengths = np.minimum(made.mean_lengths, 1.0 - _LEAST_GAP)
-    like = np.asarray(bessel.concentration_from_resultant(target.dimension, lengths))
-    return replace(made, direction_concentrations=like)
-
-
-def factorised_directions(
-    factors: ComponentFactors, counts: Float64Array, resultants: Float64Array, prior: MixturePrior
-) -> ComponentFactors:
-    """The best q(mu), for the q(kappa) of `factors` (vmf_mixtures.md, 5.3)."""
-    new = _directions(counts, resultants, prior, factors.concentrations)
-    return replace(
-        factors,
-        resultants=new.resultants,
-        mean_direction=new.mean_direction,
-        direction_coefficients=new.direction_coefficients,
-        natural_coefficients=factors.concentrations[:, None] * new.direction_coefficients,
-        direction_entropies=new.direction_entropies,
-        direction_concentrations=new.direction_concentrations,
-        node_pulls=new.node_pulls,
-    )
-
-
-def factorised_concentrations(
-    factors: ComponentFactors, counts: Float64Array, resultants: Float64Array, prior: MixturePrior, make_law: MakeLaw
-) -> ComponentFactors:
-    """The best q(kappa), for the q(mu) of `factors` (vmf_mixtures.md, 5.3, 5.4)."""
-    along = factors.direction_coefficients
-    projections = along[:, 0] * np.vecdot(resultants, factors.resultants)
-    projections += along[:, 1] * (resultants @ factors.mean_direction)
-    return _with_law(factors, make_law(ProjectedTarget(counts, prior, projections)))
-
-
-def first_factors(resultants: Float64Array, prior: MixturePrior, concentrations: Float64Array) -> ComponentFactors:
-    """Concentrations as given (K,), for `factorised_directions` to begin with."""
-    return replace(_bare(resultants, prior), concentrations=concentrations)
-
-
-def point_law(target: Target, concentrations: Float64Array) -> LogLaw:
-    """All mass at these concentrations (K,): what a draw of a sampler knows. It has no entropy to speak of."""
-    log_h = np.asarray(bessel.log_h(0.5 * target.dimension - 1.0, concentrations))
-    nodes = np.log(concentrations)[None]
-    return LogLaw(nodes, np.ones_like(nodes), np.zeros_like(log_h), log_h, is_followed=True)
-
-
-def lower_bounds(
-    factors: ComponentFactors, counts: Float64Array, resultants: Float64Array, prior: MixturePrior
-) -> Float64Array:
-    """What each component has of the evidence bound (K,), over the uniform law: E[log p(rows, mu, kappa)] + entropy.
-
-    Right for any counts, resultants and prior, not only for those that the factors were made from. Right after
-    `joint_factors` it is log Z (vmf_mixtures.md, 5.2, 5.6).
-    """
-    order = 0.5 * len(prior.mean_direction) - 1.0
-    natural, along = factors.natural_coefficients, factors.direction_coefficients
-    rows = (
-        natural[:, 0] * np.vecdot(resultants, factors.resultants)
-        + natural[:, 1] * (resultants @ factors.mean_direction)
-        - counts * factors.log_h
-    )
-    agreement = along[:, 0] * (factors.resultants @ prior.mean_direction)
-    agreement += along[:, 1] * float(factors.mean_direction @ prior.mean_direction)
-    c = prior.mean_concentration
-    directions = c * agreement - float(bessel.log_h(order, c)) + factors.direction_entropies
-    spread = factors.log_variances + (factors.log_means - prior.log_mean) ** 2
-    logs = -0.5 * math.log(2.0 * math.pi * prior.log_variance) - spread / (2.0 * prior.log_variance)
-    return np.asarray(rows + directions + logs + factors.log_entropies)
-
-
-def _bare(resultants: Float64Array, prior: MixturePrior) -> ComponentFactors:
-    n_components = len(resultants)
-    nothing = np.zeros(n_components)
-    return ComponentFactors(
-        resultants=resultants,
-        mean_direction=prior.mean_direction,
-        direction_coefficients=np.zeros((n_components, 2)),
-        natural_coefficients=np.zeros((n_components, 2)),
-        direction_entropies=nothing,
-        concentrations=nothing,
-        concentration_deviations=nothing,
-        log_means=nothing,
-        log_variances=nothing,
-        log_h=nothing,
-        log_entropies=nothing,
-        direction_concentrations=nothing,
-        nodes=np.zeros((0, n_components)),
-        node_weights=np.zeros((0, n_components)),
-        node_pulls=nothing[None],
-    )
-
-
-def _directions(
-    counts: Float64Array, resultants: Float64Array, prior: MixturePrior, concentrations: Float64Array
-) -> ComponentFactors:
-    """Directions with the natural vectors E[kappa] R + C_0 mu_0, whatever the law of kappa."""
-    target = JointTarget.of(counts, resultants, prior)
-    length = natural_length(concentrations, target.sums, prior)
-    slope = natural_slope(target.dimension, length)
-    c = np.full_like(concentrations, prior.mean_concentration)
-    return replace(
-        _bare(resultants, prior),
-        direction_coefficients=slope[:, None] * np.stack([concentrations, c], axis=1),
-        direction_entropies=_direction_entropies(target.dimension, length),
-        direction_concentrations=length,
-        node_pulls=concentrations[None],
-    )
-
-
-def _direction_entropies(dimension: int, length: Float64Array) -> Float64Array:
-    """log H - k A: at most 0, the entropy of vMF less that of the uniform law; parts of size k are taken out."""
-    inner = np.asarray(bessel.log_h(0.5 * dimension - 1.0, length, scaled=True))
-    return np.asarray(inner + length * np.asarray(bessel.mean_resultant_complement(dimension, length)))
-
-
-def _with_law(factors: ComponentFactors, law: LogLaw) -> ComponentFactors:
-    """The same directions with this law of kappa, independent of them."""
-    nodes, node_weights = law.thinned()
-    concentrations = law.concentrations
-    return replace(
-        factors,
-        natural_coefficients=concentrations[:, None] * factors.direction_coefficients,
-        concentrations=concentrations,
-        concentration_deviations=law.concentration_deviations,
-        log_means=law.log_means,
-        log_variances=law.log_variances,
-        log_h=law.log_h,
-        log_entropies=law.entropies,
-        nodes=np.exp(nodes),
-        node_weights=node_weights,
-        # directions of their own do not follow kappa: one pull for all nodes
-        node_pulls=np.repeat(factors.node_pulls[:1], len(nodes), axis=0),
-    )
