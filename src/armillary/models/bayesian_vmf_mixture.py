@@ -29,6 +29,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import DensityMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from armillary._typing import ArrayLike, Float64Array, FloatArray, IntArray, RandomState
@@ -68,6 +69,16 @@ _GIBBS = (
     "partition_",
     "partition_draw_",
 )
+
+
+def _learns_batches(model: BayesianVonMisesFisherMixture) -> bool:
+    """scikit-learn asks whether there is a `partial_fit` at all."""
+    if model.inference == "gibbs":
+        raise AttributeError(
+            f'`partial_fit` of {type(model).__name__} must have inference="variational"; got "gibbs", which samples '
+            "all rows together. Use `fit`, or make a variational model for mini-batches."
+        )
+    return True
 
 
 class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
@@ -295,6 +306,7 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         """`fit`; returns `labels_`."""
         return self.fit(X, y, sample_weight).labels_
 
+    @available_if(_learns_batches)
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn one mini-batch by a stochastic variational step (vmf_mixtures.md, 11); the first starts the fit.
 
@@ -304,10 +316,10 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         is_new = not hasattr(self, "means_")
         points = self._points(X, sample_weight, is_new=is_new)
         parameters = Parameters.check(self, points, None if is_new else len(self.counts_))
-        if parameters.is_gibbs or hasattr(self, "sample_labels_"):
+        if hasattr(self, "sample_labels_"):
             raise InputError(
-                f"`partial_fit` of {self._who} must have inference='variational'; this model samples. "
-                "Make a new model for mini-batches."
+                f"`partial_fit` of {self._who} must start anew or from a variational fit; this model was fitted by "
+                "Gibbs sampling. Make a new model for mini-batches."
             )
         stream = Stream.of(self.random_state) if is_new else Stream(self.seed_)
         n_steps = 0 if is_new else self.n_steps_
