@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.metadata
 import os
 import platform
@@ -23,8 +24,27 @@ def seconds(call: Callable[[], object]) -> float:
 
 def peak_of_peer(workload: str, peer: str, n_steps: int, n_threads: int) -> int:
     """Bytes a fit adds at its peak to a process that holds the rows: measured in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.measure", workload, peer, str(n_steps), str(n_threads)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+    return number_from("benchmarks.measure", workload, peer, n_steps, n_threads)
+
+
+def number_from(module: str, *arguments: object) -> int:
+    """The last number that `python -m module arguments` prints, with a heap that gives freed arrays back at once.
+
+    glibc would keep the arrays of a first, small fit for the one that is measured, and they would not be counted.
+    """
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    environ = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    return int(subprocess.run(command, check=True, capture_output=True, text=True, env=environ).stdout.split()[-1])
+
+
+def peak_of_call(warm_up: Callable[[], object], call: Callable[[], object]) -> int:
+    """Bytes `call` adds at its peak; `warm_up` loads libraries and compiles. In a process of its own: `number_from`."""
+    warm_up()
+    gc.collect()  # what waits here would be freed, and its place used, while `call` runs
+    Path("/proc/self/clear_refs").write_text("5")  # Linux: the high-water mark starts from here
+    before = _status("VmRSS")
+    call()
+    return _status("VmHWM") - before
 
 
 def load() -> float:
@@ -50,11 +70,7 @@ def _peak_here(workload: str, peer: str, n_steps: int, n_threads: int) -> int:
 
     work = workloads.load(workload)
     few = workloads.Workload(work.name, work.rows[: 4 * work.n_clusters], work.starts)
-    PEERS[peer](few, 1, n_threads)  # libraries loaded, code compiled
-    Path("/proc/self/clear_refs").write_text("5")  # Linux: the high-water mark starts from here
-    before = _status("VmRSS")
-    PEERS[peer](work, n_steps, n_threads)
-    return _status("VmHWM") - before
+    return peak_of_call(lambda: PEERS[peer](few, 1, n_threads), lambda: PEERS[peer](work, n_steps, n_threads))
 
 
 def machine() -> dict[str, object]:

@@ -16,8 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -147,28 +145,17 @@ def compare(name: str, repeats: int, n_threads: int) -> dict[str, Any]:
     if name == "W3":
         table_bytes = 8 * work.n_clusters * work.rows.shape[1]
         for peer in lines:
-            extra = _peak(name, peer, n_threads)
+            extra = measure.number_from("benchmarks.mixtures", "--peak", name, peer, "--threads", n_threads)
             lines[peer] |= {"extra_bytes": extra, "tables_of_k_by_d": extra / table_bytes}
     return result
-
-
-def _peak(workload: str, peer: str, n_threads: int) -> int:
-    """Bytes a fit adds at its peak to a process that holds the rows: measured in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.mixtures", "--peak", workload, peer, "--threads", str(n_threads)]
-    # glibc would keep the arrays of the first, small fit for the second, and they would not be counted
-    environ = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environ)
-    return int(done.stdout.split()[-1])
 
 
 def _peak_here(workload: str, peer: str, n_threads: int) -> int:
     work = workloads.load(workload)
     few = workloads.Workload(work.name, work.rows[: 4 * work.n_clusters], work.starts)
-    PEERS[peer](few, "random", 2, n_threads)  # libraries loaded, code compiled
-    Path("/proc/self/clear_refs").write_text("5")  # Linux: the high-water mark starts from here
-    before = measure._status("VmRSS")
-    PEERS[peer](work, "random", 4, n_threads)  # given directions would be one array more, the caller's
-    return measure._status("VmHWM") - before
+    fit = PEERS[peer]
+    # given directions would be one array more, the caller's
+    return measure.peak_of_call(lambda: fit(few, "random", 2, n_threads), lambda: fit(work, "random", 4, n_threads))
 
 
 def show(name: str, result: dict[str, Any], console: Console) -> None:

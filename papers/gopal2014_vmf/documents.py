@@ -1,4 +1,4 @@
-"""Labelled documents: term counts as they were recorded, or drawn from topics where there are no recordings."""
+"""Documents: term counts with classes and times as they were recorded, or drawn from topics where nothing was."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ FOLDERS = {
     "20 Newsgroups": ("text_20news", "labels.npy"),
     "NIPS": ("text_nips_1987_1999", ""),  # no classes: held-out likelihood only
 }
+# name -> file of the times, how many of its units make a slice.
+TIMES = {"NIPS": ("year.npy", 1), "TDT2": ("day.npy", 7), "Reuters": ("day.npy", 7)}
 
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Counts (N, D), CSR; classes (N,), or None where there are none."""
+    """Counts (N, D), CSR; classes (N,) and slices of time (N,), or None where there are none."""
 
     name: str
     counts: Any
     classes: np.ndarray | None
+    slices: np.ndarray | None = None
 
     @property
     def n_classes(self) -> int:
@@ -46,8 +49,12 @@ def load(folder: Path, name: str) -> Documents:
     counts = sp.load_npz(folder / place / "counts.npz").tocsr().astype(np.float64)
     is_filled = np.diff(counts.indptr) > 0
     classes = np.load(folder / place / labels)[is_filled] if labels else None
+    slices = None
+    if name in TIMES:
+        times, unit = TIMES[name]
+        slices = (np.load(folder / place / times)[is_filled] // unit).astype(np.int64)
     counts = counts[is_filled]
-    return Documents(name, counts[:, np.diff(counts.tocsc().indptr) > 0].tocsr(), classes)
+    return Documents(name, counts[:, np.diff(counts.tocsc().indptr) > 0].tocsr(), classes, slices)
 
 
 def drawn(n_rows: int, n_features: int, n_topics: int, seed: int) -> Documents:
@@ -61,7 +68,8 @@ def drawn(n_rows: int, n_features: int, n_topics: int, seed: int) -> Documents:
     rows = np.stack(
         [generator.multinomial(n, topics[k] / topics[k].sum()) for n, k in zip(lengths, classes, strict=True)]
     )
-    return Documents(f"{n_topics} topics", sp.csr_matrix(rows, dtype=np.float64), classes)
+    slices = np.arange(n_rows) * 5 // n_rows
+    return Documents(f"{n_topics} topics", sp.csr_matrix(rows, dtype=np.float64), classes, slices)
 
 
 def tf_idf(counts: Any, train: np.ndarray | None = None) -> Any:

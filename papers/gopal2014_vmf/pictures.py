@@ -22,6 +22,11 @@ LOOKS = {
     "multinomial": ("#8a4fa3", "D"),
     "LDA": ("#b8a0c8", "D"),
     "B-vMFmix": ("#b02a4a", "*"),
+    "H-vMFmix": ("#3c8a2e", "P"),
+    "H-vMFmix factorised": ("#93c789", "P"),
+    "T-vMFmix": ("#3c8a2e", "X"),
+    "T-vMFmix factorised, drift given": ("#93c789", "X"),
+    "T-vMFmix factorised, drift learned": ("#c9ccd3", "X"),
 }
 
 
@@ -86,6 +91,38 @@ def over_k(clustering: dict[str, Any], kind: str, measure: str = "NMI") -> Figur
     there = {method for name in names for lines in clustering[name]["starts"][kind].values() for method in lines}
     handles, shown = _handles(there)
     figure.legend(handles, shown, loc="outside upper center", ncols=7, frameon=False, fontsize=8.5)
+    return figure
+
+
+def likelihoods(result: dict[str, Any], over: str, base: str = "B-vMFmix") -> Figure:
+    """One panel for each set: nats a document over those of `base`, by setting; every split is a marker.
+
+    Mixtures by EM are left out: they lie far below.
+    """
+    figure = Figure(figsize=(max(6.4, 3.2 * len(result) + 0.4), 3.8), layout="constrained")
+    panels = figure.subplots(1, len(result), squeeze=False).ravel()
+    there: set[str] = set()
+    for ax, (name, entry) in zip(panels, result.items(), strict=True):
+        places = list(entry["by_number"])
+        shown = [method for method in LOOKS if method in entry["by_number"][places[0]]["splits"][0]]
+        shown = [method for method in shown if method != base and not method.startswith("vMFmix")]
+        there |= set(shown)
+        for shift, method in enumerate(shown):
+            color, marker = LOOKS[method]
+            points = [
+                (place + 0.12 * (shift - 0.5 * (len(shown) - 1)), split[method] - split[base])
+                for place, number in enumerate(places)
+                for split in entry["by_number"][number]["splits"]
+            ]
+            ax.plot(*np.array(points).T, color=color, marker=marker, markersize=6, linestyle="none")
+        ax.axhline(0.0, color=INK, linewidth=0.8)
+        ax.set_title(name, fontsize=10, color=INK, loc="left")
+        ax.set_xticks(range(len(places)), places)
+        _plain(ax)
+    figure.supxlabel(over, color=INK, fontsize=10)
+    figure.supylabel(f"nats a document, over {base}", color=INK, fontsize=10)
+    handles, shown = _handles(there)
+    figure.legend(handles, shown, loc="outside upper center", ncols=2, frameon=False, fontsize=9)
     return figure
 
 

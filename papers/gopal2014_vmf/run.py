@@ -1,6 +1,6 @@
 """What Gopal and Yang (2014), Von Mises-Fisher clustering models, claim, and what we measure on real text.
 
-    python papers/gopal2014_vmf/run.py            all, about twelve minutes: results, claims, pictures
+    python papers/gopal2014_vmf/run.py            all, about half an hour: results, claims, pictures
     python papers/gopal2014_vmf/run.py --quick    small sets, about a minute, written elsewhere
 
 Recorded text is read where ARMILLARY_SHARED_DATA names the data folder; without it everything real is skipped, which
@@ -16,7 +16,7 @@ import platform
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,12 @@ from typing import Any
 import claims
 import documents
 import held_out
+import hierarchies
 import methods
 import numpy as np
 import pictures
 import sklearn
+import slices
 from rich.console import Console
 from rich.progress import track as rich_track
 from rich.table import Table
@@ -48,25 +50,34 @@ class Runs:
     elsewhere: int  # runs at half and twice as many, from random labels
     lda: int  # runs of LDA at as many clusters as classes; it is slow
     splits: int  # for held-out likelihood
+    trees: int = 0  # splits for trees
+    lasts: tuple[int, ...] = ()  # slices of time, each learned up to and scored on the next
 
 
 SIZES: dict[str, dict[str, Runs]] = {
     "full": {
-        "CNAE-9": Runs(10, 5, 3, 3),
+        "CNAE-9": Runs(10, 5, 3, 3, trees=2),
         "BBC": Runs(5, 3, 2, 2),
-        "re0": Runs(5, 3, 2, 3),
+        "re0": Runs(5, 3, 2, 3, trees=2),
         "fbis": Runs(3, 2, 1, 2),
-        "k1a": Runs(3, 2, 1, 2),
+        "k1a": Runs(3, 2, 1, 2, trees=1),
         "k1b": Runs(3, 2, 1, 0),
         "R8": Runs(3, 1, 1, 1),
-        "Reuters": Runs(2, 1, 1, 0),
-        "TDT2": Runs(2, 1, 0, 0),
+        "Reuters": Runs(2, 1, 1, 0, lasts=(3, 5)),
+        "TDT2": Runs(2, 1, 0, 0, lasts=(7, 15)),
         "20 Newsgroups": Runs(2, 1, 1, 0),
-        "NIPS": Runs(0, 0, 0, 1),
+        "NIPS": Runs(0, 0, 0, 1, trees=1, lasts=(1991, 1993, 1995, 1997)),
     },
-    "quick": {"CNAE-9": Runs(3, 1, 1, 1), "BBC": Runs(2, 1, 0, 1), "re0": Runs(2, 1, 0, 1), "k1a": Runs(1, 0, 0, 0)},
+    "quick": {
+        "CNAE-9": Runs(3, 1, 1, 1, trees=1),
+        "BBC": Runs(2, 1, 0, 1),
+        "re0": Runs(2, 1, 0, 1),
+        "k1a": Runs(1, 0, 0, 0),
+        "NIPS": Runs(0, 0, 0, 0, lasts=(1989,)),
+    },
     "toy": {"CNAE-9": Runs(1, 0, 0, 0), "re0": Runs(1, 0, 0, 1)},
 }
+N_TOPICS = 30  # in time
 
 
 def track(items: Iterable[Any], word: str) -> Iterable[Any]:
@@ -118,15 +129,29 @@ def hold_out(found: documents.Documents, runs: Runs) -> dict[str, Any]:
 def run(size: str, folder: Path | None, part: str) -> dict[str, Any]:
     """All sets of a size: both parts, or one."""
     if folder is None:
-        sets = {"4 topics": (documents.drawn(200, 300, 4, seed=1), Runs(2, 1, 1, 1))}
+        sets = {"4 topics": (documents.drawn(200, 300, 4, seed=1), Runs(2, 1, 1, 1, trees=1, lasts=(3,)))}
     else:
         sets = {name: (documents.load(folder, name), runs) for name, runs in SIZES[size].items()}
-    results = {}
-    if part != "held_out":
-        results["clustering"] = {name: cluster(*one) for name, one in sets.items() if one[1].at_classes}
-    if part != "clustering":
-        results["held_out"] = {name: hold_out(*one) for name, one in sets.items() if one[1].splits}
-    return results
+    shapes = hierarchies.SHAPES if size == "full" else hierarchies.SHAPES[:1]
+    n_topics = N_TOPICS if folder else 4
+
+    def grow(found: documents.Documents, runs: Runs) -> dict[str, Any]:
+        return hierarchies.over_shapes(found, shapes, runs.trees, track)
+
+    def follow(found: documents.Documents, runs: Runs) -> dict[str, Any]:
+        return slices.over_time(found, runs.lasts, n_topics, track)
+
+    jobs: dict[str, tuple[Callable[..., dict[str, Any]], Callable[[Runs], object]]] = {
+        "clustering": (cluster, lambda runs: runs.at_classes),
+        "held_out": (hold_out, lambda runs: runs.splits),
+        "hierarchies": (grow, lambda runs: runs.trees),
+        "slices": (follow, lambda runs: runs.lasts),
+    }
+    return {
+        name: {of: do(*one) for of, one in sets.items() if is_asked(one[1])}
+        for name, (do, is_asked) in jobs.items()
+        if part in ("", name)
+    }
 
 
 def draw(results: dict[str, Any], output: Path) -> None:
@@ -139,6 +164,9 @@ def draw(results: dict[str, Any], output: Path) -> None:
         pictures.save(pictures.over_k(clustering, claims.RANDOM), output / "nmi_over_k.png")
     if results["held_out"]:
         pictures.save(pictures.held_out(results["held_out"]), output / "held_out.png")
+    for part, over in (("hierarchies", "tree (height, branching)"), ("slices", "learned up to")):
+        if results[part]:
+            pictures.save(pictures.likelihoods(results[part], over), output / f"{part}.png")
 
 
 def clean(value: Any) -> Any:
@@ -166,9 +194,7 @@ def main() -> None:
     parser.add_argument(
         "--output", type=Path, help="a folder; by default this one for all, a temporary one for --quick"
     )
-    parser.add_argument(
-        "--only", choices=("clustering", "held_out"), help="compute one part; the other is that of the last run"
-    )
+    parser.add_argument("--only", choices=claims.PARTS, help="compute one part; the others are those of the last run")
     arguments = parser.parse_args()
     temporary = Path(tempfile.gettempdir()) / "armillary-papers" / HERE.name
     folder = shared_data()
@@ -188,7 +214,7 @@ def main() -> None:
     if arguments.only:
         last = json.loads(stored.read_text()) if stored.exists() else {"about": {"seconds": {}}}
         seconds = last["about"]["seconds"] | seconds
-        parts = {name: last.get(name, {}) for name in ("clustering", "held_out")} | parts
+        parts = {name: last.get(name, {}) for name in claims.PARTS} | parts
     about = {
         "size": arguments.size,
         "data": claims.RECORDED if folder else f"drawn from topics: {NO_DATA}",

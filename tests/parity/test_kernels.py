@@ -20,7 +20,7 @@ from armillary.exceptions import ParameterError
 from armillary.kernels import contract, reference
 from armillary.kernels.contract import AffineRule, AngleBounds
 from armillary.kernels.cpu import blocks as cpu
-from armillary.kernels.cpu import choose, dense
+from armillary.kernels.cpu import choose, dense, sparse
 from armillary.kernels.cpu.exponential import exp_nonpositive
 from armillary.kernels.cpu.philox import philox, uniform
 from armillary.kernels.select import kernels_for
@@ -455,7 +455,103 @@ def test_float32_rows_are_summed_in_float64(dimension, kind):
     assert (np.abs(in_float32 - exact) > bound).any()
 
 
+def add_one_by_one(rows, parts, clusters, counts, resultants):
+    """Parts of rows added in row order, with one rounding per operation."""
+    for row, part, k in zip(rows.astype(np.float64), parts, clusters, strict=True):
+        counts[k] += part
+        resultants[k] += part * row
+
+
+@every_dtype
+@pytest.mark.parametrize("is_weighted", [False, True], ids=["alike", "weighted"])
+def test_sparse_sums_are_those_of_one_row_after_the_other(dtype, is_weighted):
+    # rows are listed before they are added: several lists of them
+    rng = np.random.default_rng(27)
+    n_rows, n_clusters, dimension = 5001, 3, 20
+    block, rows = make_rows(rng, n_rows, dimension, dtype, "csr")
+    weights = rng.gamma(1.0, size=n_rows) if is_weighted else np.ones(n_rows)
+    given = weights if is_weighted else None
+    labels = rng.integers(-2, n_clusters, n_rows).astype(np.int32)
+    shares = rng.dirichlet(np.full(n_clusters, 0.3), n_rows)
+    shares[:, 2] *= 3.0 * contract.NO_SHARE  # some count, some do not
+    for is_wanted in ([True, True, True], [False, True, False], [False, False, False]):
+        is_wanted = np.array(is_wanted)
+        found, defined = ([np.full(n_clusters, 0.5), np.full((n_clusters, dimension), 0.5)] for _ in range(2))
+        cpu.add_rows(block, given, labels, is_wanted, *found)
+        kept = (labels >= 0) & is_wanted[labels]
+        add_one_by_one(rows[kept], weights[kept], labels[kept], *defined)
+        for one, other in zip(found, defined, strict=True):
+            np.testing.assert_array_equal(one, other)
+        found, defined = ([np.zeros(n_clusters), np.zeros((n_clusters, dimension))] for _ in range(2))
+        cpu.add_shares(block, given, shares, is_wanted, *found)
+        numbers, clusters = np.nonzero((shares > contract.NO_SHARE) & is_wanted)
+        add_one_by_one(rows[numbers], weights[numbers] * shares[numbers, clusters], clusters, *defined)
+        for one, other in zip(found, defined, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+# -------------------------------------------------------------------------------------------------------- slopes
+
+
+@every_kind
+@every_dtype
+@pytest.mark.parametrize("dimension", [3, 40])
+def test_slopes_are_vectors_that_much_longer(dimension, dtype, kind):
+    rng = np.random.default_rng([28, dimension])
+    block, rows = make_rows(rng, N_ROWS, dimension, dtype, kind)
+    directions, offsets = units(rng, 5, dimension), rng.standard_normal(5)
+    slopes = np.array([0.0, 1.0, 7.3, 300.0, 1e5])
+    weights = rng.gamma(1.0, size=N_ROWS)
+    outcomes = []
+    for rule in (AffineRule(directions, offsets, slopes=slopes), AffineRule(slopes[:, None] * directions, offsets)):
+        assert rule.shape == (5, dimension)
+        prepared = cpu.prepare(rule)
+        bits = [bits_of(block, prepared, weights, N_ROWS) for bits_of in (softmax_bits, soft_bits, drawn_bits)]
+        if kind == "csr":
+            assert "vectors" not in vars(prepared)  # a K x D array that the softmax of sparse rows does without
+        bits.append(assign(block, rule, from_nowhere(rows))[0].tobytes())
+        for dtype_out in DTYPES:
+            table = np.empty((N_ROWS, 5), dtype_out)
+            cpu.scores(block, prepared, table)
+            bits.append(table.tobytes())
+        table = np.empty((N_ROWS, 5))
+        reference.scores(block, rule, table)
+        outcomes.append([*bits, table.tobytes()])
+    assert outcomes[0] == outcomes[1]
+
+
 # ------------------------------------------------------------------------------------------------------- softmax
+
+
+@every_dtype
+def test_any_number_of_clusters_of_sparse_rows(dtype):
+    # scores are summed in registers, 32 columns at a time and then what is left
+    for n_clusters in range(1, 70):
+        rng = np.random.default_rng([29, n_clusters])
+        block, rows = make_rows(rng, 12, 30, dtype, "csr")
+        rule = make_rule(rng, n_clusters, 30, 50.0, True)
+        table, log_evidence = np.empty((12, n_clusters)), np.empty(12)
+        cpu.responsibilities(block, cpu.prepare(rule), table, log_evidence)
+        wanted, wanted_evidence = np.empty((12, n_clusters)), np.empty(12)
+        reference.responsibilities(block, rule, wanted, wanted_evidence)
+        np.testing.assert_allclose(table, wanted, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(log_evidence, wanted_evidence, rtol=1e-14)
+        np.testing.assert_array_equal(
+            assign(block, rule, from_nowhere(rows))[0], defined_scores(rows, rule).argmax(axis=1)
+        )
+
+
+@pytest.mark.parametrize("level", [0.0, -3e4, 1e7])
+def test_a_row_of_one_cluster_alone_is_shared_as_by_exponentials(level):
+    rng = np.random.default_rng(30)
+    gaps = np.concatenate(
+        [[0.0, 1e-9, 700.0, 707.9, 708.0, 708.1, 709.0, 709.1, 1e4, np.inf], rng.uniform(0, 1500, 90)]
+    )
+    for gap in gaps:
+        scores = level + np.array([-2e3, -gap, 0.0, -gap, -1e5, -np.inf])
+        quick, plain = np.empty(6), np.empty(6)
+        assert sparse._share_row(scores, quick) == choose.softmax_row(scores, plain)
+        np.testing.assert_array_equal(quick, plain)
 
 
 @every_shape
@@ -761,12 +857,12 @@ def test_a_uniform_beyond_the_rounded_sum_takes_the_last_cluster_with_weight(mon
 
 
 def soft_bits(block, prepared, weights, n_rows):
-    sums = np.zeros(6), np.zeros((6, prepared.vectors.shape[1]))
+    sums = np.zeros(prepared.rule.shape[0]), np.zeros(prepared.rule.shape)
     return cpu.add_soft(block, prepared, weights, *sums), sums[0].tobytes(), sums[1].tobytes()
 
 
 def hard_bits(block, prepared, weights, n_rows):
-    sums = np.zeros(6), np.zeros((6, prepared.vectors.shape[1]))
+    sums = np.zeros(6), np.zeros(prepared.rule.shape)
     cpu.add_rows(block, weights, (np.arange(n_rows) % 6).astype(np.int32), np.ones(6, bool), *sums)
     return sums[0].tobytes(), sums[1].tobytes()
 
@@ -777,7 +873,7 @@ def drawn_bits(block, prepared, weights, n_rows):
 
 
 def softmax_bits(block, prepared, weights, n_rows):
-    table, log_evidence = np.empty((n_rows, 6)), np.empty(n_rows)
+    table, log_evidence = np.empty((n_rows, prepared.rule.shape[0])), np.empty(n_rows)
     cpu.responsibilities(block, prepared, table, log_evidence)
     return table.tobytes(), log_evidence.tobytes()
 

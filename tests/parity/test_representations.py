@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from armillary import SphericalKMeans
+from armillary import SphericalKMeans, VonMisesFisherMixture
+from armillary.fitting import passes
 
 FITTED = ("labels_", "cluster_centers_", "counts_", "resultants_", "objective_", "inertia_", "n_iter_")
 ALGORITHMS = ("lloyd", "hamerly")
@@ -128,6 +129,35 @@ def test_fits_with_one_thread_and_more_have_equal_bits(name, algorithm, is_weigh
         other = fit(rows, weights, n_threads=n_threads, **parameters)
         assert_same_bits(other, one, n_threads)
         assert other.transform(rows).tobytes() == one.transform(rows).tobytes()
+
+
+@pytest.mark.parametrize("concentration", ["tied", "free"])
+@every_dtype
+@weighted
+def test_mixtures_of_csr_rows_have_equal_bits_with_any_threads_and_agree_for_any_block(
+    monkeypatch, concentration, dtype, is_weighted
+):
+    rng = np.random.default_rng(9)
+    rows = sp.csr_array(sparse_rows(rng, 1_500, 40, dtype))
+    weights = rng.gamma(1.0, size=1_500) if is_weighted else None
+    names = ("weights_", "means_", "concentrations_", "labels_", "log_likelihood_")
+
+    def fitted(n_threads):
+        model = VonMisesFisherMixture(
+            6, concentration=concentration, random_state=2, max_iter=5, tol=0.0, n_threads=n_threads
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(rows, sample_weight=weights)
+        return [np.asarray(getattr(model, name)) for name in names]
+
+    whole = fitted(1)
+    monkeypatch.setattr(passes, "_SHARES_AT_ONCE", 1_000)  # nine blocks
+    cut = fitted(1)
+    for n_threads in (2, 3):
+        assert [array.tobytes() for array in fitted(n_threads)] == [array.tobytes() for array in cut]
+    for one, other in zip(cut, whole, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
 
 
 # ---------------------------------------------------------------------------------------------------------- CSR

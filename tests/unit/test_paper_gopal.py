@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfTransformer
 
 from armillary import MultinomialMixture
@@ -23,7 +22,7 @@ REASON = "ARMILLARY_SHARED_DATA does not name a data folder"
 @pytest.fixture
 def modules(monkeypatch):
     """The script's own modules, as it imports them; gone from `sys.modules` afterwards."""
-    names = ("documents", "methods", "held_out", "claims", "pictures")
+    names = ("documents", "methods", "held_out", "hierarchies", "slices", "claims", "pictures")
     monkeypatch.syspath_prepend(str(GOPAL))
     loaded = {}
     for name in names:
@@ -49,6 +48,7 @@ def test_the_run_leaves_results_tables_claims_and_pictures(toy_run):
     output, printed = toy_run
     names = {path.name for path in output.iterdir()}
     pictures = {"nmi_random_labels.png", "nmi_plus_plus.png", "nmi_over_k.png", "held_out.png"}
+    pictures |= {"hierarchies.png", "slices.png"}
     assert names == pictures | {"results.json", "results.md", "claims.md"}
     assert f"skipped: {REASON}" in " ".join(printed.split())
     results = json.loads((output / "results.json").read_text())
@@ -63,6 +63,39 @@ def test_the_run_leaves_results_tables_claims_and_pictures(toy_run):
     # four topics far apart: from k-means++ the directional methods find them
     assert entry["starts"]["k-means++"]["4"]["vMFmix tied"]["NMI"]["mean"] > 0.8
     assert set(results["held_out"]["4 topics"]["by_number"]) == {"2", "4", "8"}
+    trees = results["hierarchies"]["4 topics"]["by_number"]
+    assert set(trees) == {"(3, 3)"}
+    assert set(trees["(3, 3)"]["splits"][0]) == {
+        "vMFmix tied", "vMFmix free", "B-vMFmix", "H-vMFmix", "H-vMFmix factorised",
+    }  # fmt: skip
+    (last,) = results["slices"]["4 topics"]["by_number"].values()
+    assert {"B-vMFmix", "T-vMFmix", "drift, degrees"} <= set(last["splits"][0])
+
+
+def test_slices_are_learned_from_the_past_and_scored_on_what_comes_next(modules, monkeypatch):
+    documents = modules["documents"].drawn(60, 40, 3, seed=5)
+    slices = np.repeat([0, 1, 3, 7], 15)  # 2 is missing; 4 to 6 as well
+    shuffled = np.random.default_rng(0).permutation(60)
+    late = modules["documents"].Documents("late", documents.counts[shuffled], None, slices[shuffled])
+    seen = {}
+
+    class Watched:
+        drift_concentration_, drift_angle_ = 100.0, 0.1
+
+        def __init__(self, *_, **__):
+            pass
+
+        def fit(self, rows, times, slices):
+            seen["fit"] = rows.shape[0], times.tolist(), list(slices)
+
+        def score_next(self, rows, n_steps):
+            seen["score"] = rows.shape[0], n_steps
+            return 0.0
+
+    monkeypatch.setattr(modules["slices"].armillary, "TemporalVonMisesFisherMixture", Watched)
+    modules["slices"].measure(late, 3, 2, seed=1)
+    assert seen["fit"] == (45, sorted([0, 1, 3] * 15), [0, 1, 2, 3])
+    assert seen["score"] == (15, 4)
 
 
 def test_what_was_drawn_judges_no_claim(toy_run):
@@ -117,13 +150,9 @@ def test_tf_idf_is_that_of_the_mathematics_and_of_the_training_rows(modules):
 
 
 def test_held_out_likelihood_is_over_the_uniform_law(modules):
-    class Uniform:
-        def score(self, rows):
-            return -np.log(4.0 * np.pi)
-
-    assert abs(modules["held_out"].gain(Uniform(), sp.csr_array(np.eye(3)))) < 1e-12
+    assert abs(modules["held_out"].gain(-np.log(4.0 * np.pi), 3)) < 1e-12
     documents = modules["documents"].drawn(80, 60, 3, seed=4)
     found = modules["held_out"].measure(documents, 3, seed=1)
-    assert {"vMFmix tied", "vMFmix free"} <= set(found)
+    assert set(found) == {"vMFmix tied", "vMFmix free", "B-vMFmix"}
     assert all(np.isfinite(value) and value > 0.0 for value in found.values())
     assert modules["held_out"].measure(documents, 3, seed=1) == found

@@ -18,9 +18,9 @@ S = TypeVar("S")
 class ExpectationMaximization(Generic[S]):
     """One pass for the expectations, one K-sized update, over and over.
 
-    `score_rule(state)` gives the scores, `update(state, statistics)` the next state, and `objective(before, after,
-    evidence)` what must not fall: that of the state `before`, whose evidence the pass has just found. `is_still(before,
-    after)` may end the run early.
+    `score_rule(state)` gives the scores, `update(state, statistics)` the next state, which must not hold on to the
+    statistics, and `objective(before, after, evidence)` what must not fall: that of the state `before`, whose evidence
+    the pass has just found. `is_still(before, after)` may end the run early.
     """
 
     def __init__(
@@ -61,8 +61,11 @@ class ExpectationMaximization(Generic[S]):
     def _expect(self, rule: AffineRule) -> tuple[DirectionalStatistics, float, bool]:
         """Statistics, evidence, and whether labels stand still (never, if rows are shared)."""
         if self._labels is None:
-            return *self._passes.soft_sums(rule), False
+            return *self._passes.soft_sums(rule, is_lent=True), False
         n_changed, statistics = self._labels.sweep(self._passes, rule)
         is_there = statistics.counts > 0.0  # an offset of -inf times no rows is nothing
         evidence = statistics.counts[is_there] @ rule.offsets[is_there]
-        return statistics, float(evidence + np.vecdot(statistics.resultants, rule.vectors).sum()), n_changed == 0
+        products = np.vecdot(statistics.resultants, rule.directions)
+        if rule.slopes is not None:
+            products *= rule.slopes
+        return statistics, float(evidence + products.sum()), n_changed == 0

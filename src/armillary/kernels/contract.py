@@ -2,7 +2,7 @@
 
 A row meets a cluster through one dot product. With an affine curve the score is
 
-    score_k(x) = vectors_k . x + offsets_k            (the slope of the curve is folded into `vectors_k`)
+    score_k(x) = vectors_k . x + offsets_k,     vectors_k = slopes_k directions_k
 
 and then comes a choice (arg max, softmax, or a draw) and a sum. A kernel works on one block of rows with arrays
 alone: no project types, no threads, no chunking. `fitting/passes.py` runs blocks and adds their sums.
@@ -21,8 +21,12 @@ label becomes -2 - before, so that the label it had can be had back, and -1 stay
 **One row at a time.** Models in which rows open clusters are defined row by row. `walk` decides a list of rows that
 way from a table of their scores, and stops where a new direction is needed. See `fitting/optimistic.py`.
 
+**Links.** Every vector may change the sub-clusters that the next one meets, so they are learned one after the other from
+a `LinkForest`, by float64 cosines (`cpu/links.py`; the CPU alone has it, a plain form is in its tests).
+
 **Softmax.** Responsibilities are exp(score - max) / sum; the evidence of a row is log sum exp score. Scores are
-float64, except that wide float32 rows are scored in float32 where vectors and offsets stay below `FLOAT32_SLOPE_LIMIT`.
+float64, except that wide dense float32 rows are scored in float32 where vectors and offsets stay below
+`FLOAT32_SLOPE_LIMIT`.
 
 **Draw.** Row i draws uniform u_i = philox(key, i) and takes the first k whose cumulative responsibility exceeds u_i.
 
@@ -30,7 +34,8 @@ float64, except that wide float32 rows are scored in float32 where vectors and o
 `gibbs_sweep` removes, draws and adds each row in turn, and carries the sums along.
 
 **Sums.** Counts, resultants and evidence are float64, weighted by `weights` (None: all 1). Kernels add *into* the
-arrays they are given, in an order fixed by the block alone.
+arrays they are given, in an order fixed by the block alone. Shares up to `NO_SHARE` may be passed over: what a count,
+or a coordinate of a resultant, then misses is at most `NO_SHARE` of the total weight, a ten-thousandth of its rounding.
 """
 
 from __future__ import annotations
@@ -47,16 +52,30 @@ from armillary.points import Block
 
 # float32 scores are off by about 6e-8 |vector|: 2e-3 nats at this length. Beyond it, float64 (vmf_mixtures.md, 14).
 FLOAT32_SLOPE_LIMIT = 3e4
+# A share of a row that need not be added to a sum.
+NO_SHARE = 1e-20
 
 
 @dataclass(frozen=True, eq=False)
 class AffineRule:
-    """score_k(x) = vectors_k . x + offsets_k, and which rows to refuse when the best is taken."""
+    """score_k(x) = slopes_k directions_k . x + offsets_k, and which rows to refuse when the best is taken."""
 
-    vectors: Float64Array  # (K, D)
+    directions: Float64Array  # (K, D), of any length
     offsets: Float64Array  # (K,)
     floor: float = -np.inf  # a row whose best score is lower is refused
     is_rival: npt.NDArray[np.bool_] | None = None  # (K,) a row that prefers one of these is refused; None: no rivals
+    slopes: Float64Array | None = None  # (K,) None: all 1
+
+    @property
+    def vectors(self) -> Float64Array:
+        """Slopes times directions (K, D). Made when asked for: a softmax of sparse rows does without."""
+        return self.directions if self.slopes is None else self.slopes[:, None] * self.directions
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """K and D."""
+        n_clusters, n_features = self.directions.shape
+        return n_clusters, n_features
 
     @classmethod
     def cosines(cls, directions: Float64Array, floor: float = -np.inf) -> AffineRule:
@@ -128,6 +147,109 @@ class CollapsedSums(NamedTuple):
     resultants: Float64Array  # (D, K) S_k in columns, C order: a row's products walk along K
     squares: Float64Array  # (K,) |S_k|^2
     projections: Float64Array  # (K,) S_k.mu_0
+
+
+class Fate(IntEnum):
+    """What can happen to a cluster of Links, as `history_` writes it."""
+
+    BIRTH = 1
+    SPLIT = 2  # an id for a part of a cluster; the other number is the id of the cluster it was a part of
+    MERGE = 3  # an id that is no more; the other number is the id that its cluster goes by
+    DEATH = 4  # forgotten
+
+
+class LinkRule(NamedTuple):
+    """Thresholds and limits of Links: s~(k, k') = base + slope g(k) g(k'), g(k) = 1/sqrt(1 + spread/k) (links.md, 1)."""
+
+    joining: float  # T_s
+    base: float  # T_c^2 (1 - rho)
+    slope: float  # rho
+    spread: float  # t
+    max_nodes: int  # 0: as many as there are vectors
+    max_idle: int  # vectors without it after which a cluster is forgotten; 0: never
+    merges_clusters: bool
+
+
+# Rows of Links whose products are made together.
+LINK_GROUP = 8
+
+# One sub-cluster of Links. The first six fields and its sum are its state; the others follow from them.
+LINK_NODE = np.dtype(
+    [
+        ("count", np.float64),  # k
+        ("number", np.int64),  # creation number
+        ("id", np.int64),  # of the cluster
+        ("parent", np.int64),  # slot at the other end of an edge; -1: none
+        ("last_seen", np.int64),  # number of the last vector that came to the node, counted from 1
+        ("is_pinned", np.bool_),  # whether the edge to the parent stands whatever its cosine
+        ("is_fresh", np.bool_),  # whether the slot changed since products were made ahead
+        ("norm", np.float64),  # |v|
+        ("gain", np.float64),  # g(k)
+        ("child", np.int64),  # the first child; children of a node are a doubly linked list
+        ("next", np.int64),
+        ("previous", np.int64),
+    ],
+    align=True,
+)
+
+
+class LinkForest(NamedTuple):
+    """Sub-clusters of Links and their edges, with room for C of them; the first `tally[0]` slots are filled.
+
+    Each tree is a cluster.
+    """
+
+    sums: Float64Array  # (C, D) v
+    nodes: npt.NDArray[np.void]  # (C,) of `LINK_NODE`
+    centroids: npt.NDArray[np.float32]  # (C, D) of the filter
+    fresh: npt.NDArray[np.int64]  # (C,) slots that changed since products were made ahead
+    scores: npt.NDArray[np.float32]  # (`LINK_GROUP` + 1, C) of rows ahead, and of one node
+    scratch: npt.NDArray[np.int64]  # (3, C)
+    # nodes, clusters, next node number, next id, vectors, events and joins in the log, expiry, fresh slots
+    tally: npt.NDArray[np.int64]
+
+
+class LinkLog(NamedTuple):
+    """What happened while vectors were learned; how much of it is filled says `LinkForest.tally`."""
+
+    events: npt.NDArray[np.int64]  # (., 4) number of the vector, `Fate`, id, other id or -1
+    joins: npt.NDArray[np.int64]  # (., 2) number of a node that was merged, and of the older one that holds it now
+
+
+class QuadraticRule(NamedTuple):
+    """Log densities of K Gaussians times their weights: offsets_k - |roots_k x - shifts_k|^2 / 2.
+
+    With `means`, Gaussians in the tangent space of the sphere at each mean: roots_k has p = D - 1 rows, roots_k mean_k
+    is 0, and with g = theta / sin theta, cos theta = x . mean_k,
+
+        score_k(x) = offsets_k - g^2 |roots_k x|^2 / 2 + volume log g.
+
+    Next to the antipode of a mean, where sin theta is below 1e-7 and is taken as that, |roots_k x|^2 g^2 is
+    theta^2 |roots_k|^2 / p, the average over directions.
+    """
+
+    roots: Float64Array  # (K, p, D); (K, D, D) without means
+    offsets: Float64Array  # (K,)
+    shifts: Float64Array | None = None  # (K, D), without means
+    means: Float64Array | None = None  # (K, D)
+    volume: float = 0.0  # p - 1, or 0 for densities without the volume factor
+
+
+class Anchors(NamedTuple):
+    """The row of each cluster with the lowest priority, which stays where it is (dp_tgmm.md, 7).
+
+    The priority of row i is philox(key, i), ties going to the smaller number. Rows may move to clusters whose anchor
+    comes before them. Anchors of priority 0 and number -1 forbid nothing and hold no row.
+    """
+
+    key: tuple[int, int]
+    priorities: Float64Array  # (K,)
+    rows: npt.NDArray[np.int64]  # (K,)
+
+    @classmethod
+    def none(cls, n_clusters: int) -> Anchors:
+        """Every row may go anywhere."""
+        return cls((0, 0), np.zeros(n_clusters), np.full(n_clusters, -1, dtype=np.int64))
 
 
 class Kernels(Protocol):
@@ -289,4 +411,28 @@ class Kernels(Protocol):
         CSR, in the order stored): dense and CSR rows have the same scores.
 
         `labels` (n,) must hold the labels that the sums were made with, none negative. Returns how many changed.
+        """
+
+    def quadratic_scores(self, rows: Block, rule: QuadraticRule, out: Float64Array) -> None:
+        """Fill `out` (n, K) with the scores of dense rows, in float64."""
+
+    def find_anchors(self, labels: npt.NDArray[np.int32], first_row: int, anchors: Anchors) -> None:
+        """Lower each cluster's anchor to its row with the lowest priority in this block, where that comes earlier.
+
+        Row 0 of `labels` is `first_row`. Anchors not found yet have an infinite priority.
+        """
+
+    def draw_anchored(
+        self,
+        rows: Block,
+        rule: QuadraticRule | AffineRule,
+        anchors: Anchors,
+        key: tuple[int, int],
+        first_row: int,
+        labels: npt.NDArray[np.int32],
+    ) -> None:
+        """Write one draw per dense row over `labels`, among the clusters that its priority allows; anchors stay.
+
+        The label is the first k whose cumulative weight reaches u times the total, u = philox(key, row). A cluster
+        whose weight is below exp(-40) of the largest may count as 0.
         """

@@ -10,15 +10,17 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from armillary._typing import Float64Array, FloatArray
-from armillary.distributions import bessel
+from armillary.distributions import bessel, gaussian_component, tangent_gaussian
 from armillary.kernels.contract import (
     AffineRule,
+    Anchors,
     AngleBounds,
     CollapsedRule,
     CollapsedSums,
     Company,
     Exact,
     Halt,
+    QuadraticRule,
     Recall,
 )
 from armillary.points import Block, SparseBlock
@@ -369,3 +371,46 @@ def _move_collapsed(sums: CollapsedSums, k: int, row: Float64Array, projection: 
         sums.resultants[:, k] = 0.0
         sums.projections[k] = 0.0
     sums.squares[k] = sums.resultants[:, k] @ sums.resultants[:, k]
+
+
+def quadratic_scores(rows: Block, rule: QuadraticRule, out: Float64Array) -> None:
+    """The log densities of the distributions, with weights for heights."""
+    if rule.means is None:
+        assert rule.shifts is not None, "a Gaussian has a mean"
+        out[:] = gaussian_component.scores(_float64(rows), rule.roots, rule.shifts, rule.offsets)
+    else:
+        out[:] = tangent_gaussian.scores(_float64(rows), rule.means, rule.roots, rule.offsets, rule.volume)
+
+
+def find_anchors(labels: npt.NDArray[np.int32], first_row: int, anchors: Anchors) -> None:
+    """The lowest (priority, row) of each label."""
+    numbers = first_row + np.arange(len(labels))
+    priorities = philox_uniform(anchors.key, numbers)
+    for label, number, priority in zip(labels, numbers, priorities, strict=True):
+        if (priority, number) < (anchors.priorities[label], anchors.rows[label]):
+            anchors.priorities[label], anchors.rows[label] = priority, number
+
+
+def draw_anchored(
+    rows: Block,
+    rule: QuadraticRule | AffineRule,
+    anchors: Anchors,
+    key: tuple[int, int],
+    first_row: int,
+    labels: npt.NDArray[np.int32],
+) -> None:
+    """Weights of the clusters that are allowed, cumulated."""
+    table = np.empty((len(labels), len(rule.offsets)))
+    if isinstance(rule, QuadraticRule):
+        quadratic_scores(rows, rule, table)
+    else:
+        table[:] = _scores(rows, rule)
+    numbers = first_row + np.arange(len(labels))
+    own = philox_uniform(anchors.key, numbers)[:, None]
+    is_allowed = anchors.priorities < own
+    is_allowed |= (anchors.priorities == own) & (anchors.rows <= numbers[:, None])
+    table[~is_allowed] = -np.inf
+    cumulative = np.cumsum(np.exp(table - table.max(axis=1, keepdims=True)), axis=1)
+    reached = cumulative >= philox_uniform(key, numbers)[:, None] * cumulative[:, -1:]
+    stays = np.isin(numbers, anchors.rows)
+    labels[:] = np.where(stays, labels, np.argmax(reached, axis=1))

@@ -122,8 +122,9 @@ def score_rule(state: State) -> AffineRule:
     """log pi_k - log H(kappa_k) + kappa_k x.mu_k: the log density over that of the uniform law."""
     order = 0.5 * state.directions.shape[1] - 1.0
     return AffineRule(
-        state.concentrations[:, None] * state.directions,
+        state.directions,
         state.log_weights - np.asarray(bessel.log_h(order, state.concentrations)),
+        slopes=state.concentrations,
     )
 
 
@@ -142,9 +143,11 @@ def update(state: State, statistics: DirectionalStatistics, parameters: Paramete
         mean_lengths = (lengths + t * anchor) / np.where(is_there, counts + t, 1.0)
     mean_lengths = np.minimum(mean_lengths, 1.0 - _LENGTH_GAP)
     found = estimate_concentration(dimension, mean_lengths, is_exact=parameters.is_exact)
+    directions = statistics.directions(otherwise=state.directions)
+    directions[~is_there] = state.directions[~is_there]
     return State(
         log_shares(counts),
-        np.where(is_there[:, None], statistics.directions(otherwise=state.directions), state.directions),
+        directions,
         found if parameters.is_tied else np.where(is_there, found, state.concentrations),
         anchor,
     )

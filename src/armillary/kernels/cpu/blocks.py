@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeGuard
+from threading import RLock
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array, FloatArray
-from armillary.kernels.contract import FLOAT32_SLOPE_LIMIT, AffineRule, AngleBounds
+from armillary.kernels.contract import FLOAT32_SLOPE_LIMIT, AffineRule, Anchors, AngleBounds, QuadraticRule
 from armillary.kernels.cpu import bounds as bound_kernels
-from armillary.kernels.cpu import choose, dense, gibbs, sequential, sparse
+from armillary.kernels.cpu import choose, dense, gibbs, quadratic, sequential, sparse
+from armillary.kernels.cpu.simd import CACHE_LINE
 from armillary.points import Block, SparseBlock
 
 # Up to this many columns the compiled tile loop beats BLAS (see benchmarks/kernels.py).
@@ -26,12 +28,25 @@ _HALF_ULP = 2.0**-24
 # Rows count as unit within this (validation.UNIT_TOLERANCE of float32), which widens bounds on angles.
 _NORM_DOUBT = 2.5e-6
 
+_T = TypeVar("_T")
+_making = RLock()
+
+
+class _made_once(cached_property[_T]):  # noqa: N801 (a decorator)
+    """A cached property of which threads that want it at the same time make one, not one each: it may be large."""
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        with _making:
+            return super().__get__(instance, owner)
+
 
 @dataclass(frozen=True, eq=False)
 class PreparedRule:
     """An affine rule with the doubt of float32 scores; the layouts that loops want are made when first asked for."""
 
-    vectors: Float64Array  # (K, D)
+    rule: AffineRule
+    directions: Float64Array  # (K, D)
+    slopes: Float64Array  # (K,)
     offsets: Float64Array  # (K,)
     offsets32: npt.NDArray[np.float32]  # (K,)
     longest: float  # vector
@@ -51,12 +66,17 @@ class PreparedRule:
         """Twice the error bound of a float32 score: `n_terms` products in any order, then the offset."""
         return np.float32(self.margin_constant + n_terms * self.margin_per_term)
 
-    @cached_property
+    @_made_once
+    def vectors(self) -> Float64Array:
+        """(K, D)."""
+        return np.ascontiguousarray(self.rule.vectors, dtype=np.float64)
+
+    @_made_once
     def vectors32(self) -> npt.NDArray[np.float32]:
         """(K, D)."""
         return self.vectors.astype(np.float32)
 
-    @cached_property
+    @_made_once
     def narrow(self) -> tuple[Any, ...]:
         """What the loops over narrow rows want of a rule.
 
@@ -72,37 +92,51 @@ class PreparedRule:
         margin = np.float32(self.margin(n_features) + 2.0 * _HALF_ULP * n_features * self.farthest)
         return padded, margin, self.vectors, self.offsets, self.floor, self.bar(margin), self.is_rival
 
-    @cached_property
+    @_made_once
     def matrix32(self) -> npt.NDArray[np.float32]:
         """(D, K), for BLAS."""
         return np.ascontiguousarray(self.vectors32.T)
 
-    @cached_property
+    @_made_once
     def padded32(self) -> npt.NDArray[np.float32]:
-        """(D, K) for CSR rows, with columns of no meaning up to whole cache lines; a row starts where a line does."""
-        n_clusters, n_features = self.vectors.shape
-        n_columns = -(-n_clusters // sparse.NARROW) * sparse.NARROW
-        room = np.empty(n_features * n_columns + sparse.NARROW, np.float32)
-        start = -(room.ctypes.data // room.itemsize) % sparse.NARROW
+        """(D, K) for labels of CSR rows."""
+        # in whole cache lines: in the units of float64 the labels of 20 clusters take a tenth longer
+        return self._padded(np.dtype(np.float32), CACHE_LINE // 4)
+
+    @_made_once
+    def padded(self) -> Float64Array:
+        """(D, K) for scores of CSR rows."""
+        return self._padded(np.dtype(np.float64), sparse.COLUMN_UNIT)
+
+    def _padded(self, dtype: np.dtype[Any], unit: int) -> npt.NDArray[Any]:
+        """(D, K) with columns of no meaning up to a multiple of `unit`; it starts where a cache line does."""
+        n_clusters, n_features = self.rule.shape
+        n_columns = -(-n_clusters // unit) * unit
+        line = CACHE_LINE // dtype.itemsize
+        room = np.empty(n_features * n_columns + line, dtype)
+        start = -(room.ctypes.data // dtype.itemsize) % line
         padded = room[start : start + n_features * n_columns].reshape(n_features, n_columns)
-        sparse.transpose(self.vectors, padded)
+        sparse.transpose(self.directions, self.slopes, padded)
         return padded
 
-    @cached_property
+    @_made_once
     def matrix(self) -> Float64Array:
-        """The (D, K) transpose of the vectors."""
+        """(D, K), for BLAS in float64."""
         return np.ascontiguousarray(self.vectors.T)
 
 
 def prepare(rule: AffineRule) -> PreparedRule:
     """Done once per pass."""
-    vectors = np.ascontiguousarray(rule.vectors, dtype=np.float64)
+    directions = np.ascontiguousarray(rule.directions, dtype=np.float64)
     offsets = np.ascontiguousarray(rule.offsets, dtype=np.float64)
-    longest = float(np.sqrt(np.vecdot(vectors, vectors).max(initial=0.0)))
+    slopes = np.ones(len(offsets)) if rule.slopes is None else np.ascontiguousarray(rule.slopes, dtype=np.float64)
+    longest = float(np.sqrt((slopes**2 * np.vecdot(directions, directions)).max(initial=0.0)))
     farthest = float(np.abs(offsets).max(initial=0.0))
     # |error| <= (n + 2) u |x| |v| for the products and the casts of both factors, 2 u |b| for the offset
     return PreparedRule(
-        vectors,
+        rule,
+        directions,
+        slopes,
         offsets,
         offsets.astype(np.float32),
         longest,
@@ -110,14 +144,14 @@ def prepare(rule: AffineRule) -> PreparedRule:
         margin_constant=2.0 * _HALF_ULP * (4.0 * longest + 3.0 * farthest),
         margin_per_term=2.0 * _HALF_ULP * longest,
         floor=rule.floor,
-        is_rival=np.zeros(len(vectors), np.bool_) if rule.is_rival is None else rule.is_rival,
+        is_rival=np.zeros(len(offsets), np.bool_) if rule.is_rival is None else rule.is_rival,
     )
 
 
 def scores(rows: Block, rule: PreparedRule, out: FloatArray) -> None:
     """Fill `out` (n, K) with scores, computed in the dtype of `out`."""
     if isinstance(rows, SparseBlock):
-        sparse.scores(*rows[:3], rule.matrix.astype(out.dtype, copy=False), rule.offsets, out)
+        sparse.scores(*rows[:3], rule.padded32 if out.dtype == np.float32 else rule.padded, rule.offsets, out)
     elif rows.shape[1] <= SMALL_DIMENSION:
         dense.small(rows.shape[1]).scores(rows, rule.vectors, rule.offsets, out)
     else:
@@ -134,7 +168,7 @@ def _add_offsets(out: FloatArray, rule: PreparedRule) -> None:
 def own_scores(rows: Block, rule: PreparedRule, labels: npt.NDArray[np.int32], out: Float64Array) -> None:
     """Fill `out` (n,) with the score of each row under its own label."""
     if isinstance(rows, SparseBlock):
-        sparse.own_scores(*rows[:3], rule.vectors, rule.offsets, labels, out)
+        sparse.own_scores(*rows[:3], rule.directions, rule.slopes, rule.offsets, labels, out)
     else:
         dense.own_scores(rows, rule.vectors, rule.offsets, labels, out)
 
@@ -225,7 +259,8 @@ def _assign_listed(
                 rule.padded32,
                 rule.offsets32,
                 (rule.margin_constant, rule.margin_per_term),
-                rule.vectors,
+                rule.directions,
+                rule.slopes,
                 rule.offsets,
                 rule.floor,
                 rule.is_rival,
@@ -275,14 +310,14 @@ def assign_draw(
 ) -> float:
     """Write one draw per row over `labels`; return the weighted evidence."""
     if isinstance(rows, SparseBlock):
-        return float(sparse.assign_draw(*rows[:3], rule.matrix, rule.offsets, weights, *key, first_row, labels))
+        return float(sparse.assign_draw(*rows[:3], rule.padded, rule.offsets, weights, *key, first_row, labels))
     return float(choose.choose_draw(_soft_scores(rows, rule), weights, *key, first_row, labels))
 
 
 def responsibilities(rows: Block, rule: PreparedRule, out: FloatArray, log_evidence: Float64Array) -> None:
     """Fill `out` (n, K) and `log_evidence` (n,)."""
     if isinstance(rows, SparseBlock):
-        sparse.responsibilities(*rows[:3], rule.matrix, rule.offsets, out, log_evidence)
+        sparse.responsibilities(*rows[:3], rule.padded, rule.offsets, out, log_evidence)
     else:
         choose.softmax_rows(_soft_scores(rows, rule), out, log_evidence)
 
@@ -322,7 +357,7 @@ def add_soft(
 ) -> float:
     """Add each row to every cluster by its responsibility; return the weighted evidence."""
     if isinstance(rows, SparseBlock):
-        block = np.empty((len(rows.indptr) - 1, len(rule.vectors)))
+        block = np.empty((len(rows.indptr) - 1, len(rule.offsets)))
         log_evidence = np.empty(len(block))
         responsibilities(rows, rule, block, log_evidence)
         add_shares(rows, weights, block, np.ones(len(counts), np.bool_), counts, resultants)
@@ -358,7 +393,7 @@ def add_shares(
 def filter_scores(rows: Block, rule: PreparedRule) -> tuple[FloatArray, float]:
     """Scores (n, K) and their doubt: exact ones where those are cheap, a float32 product for wide dense rows."""
     if isinstance(rows, SparseBlock) or rows.shape[1] <= SMALL_DIMENSION:
-        out = np.empty((len(rows.indptr) - 1 if isinstance(rows, SparseBlock) else len(rows), len(rule.vectors)))
+        out = np.empty((len(rows.indptr) - 1 if isinstance(rows, SparseBlock) else len(rows), len(rule.offsets)))
         exact_scores(rows, rule, out)
         return out, 0.0
     table: FloatArray = np.empty((len(rows), len(rule.vectors)), np.float32)
@@ -378,3 +413,22 @@ last_rows = sequential.last_rows
 first_rows = sequential.first_rows
 walk = sequential.walk
 gibbs_sweep = gibbs.gibbs_sweep
+quadratic_scores = quadratic.scores
+find_anchors = quadratic.find_anchors
+
+
+def draw_anchored(
+    rows: Block,
+    rule: QuadraticRule | AffineRule,
+    anchors: Anchors,
+    key: tuple[int, int],
+    first_row: int,
+    labels: npt.NDArray[np.int32],
+) -> None:
+    """One draw per row among the clusters that its priority allows."""
+    if isinstance(rule, QuadraticRule):
+        quadratic.draw_anchored(rows, rule, anchors, key, first_row, labels)
+        return
+    table = np.empty((len(labels), len(rule.offsets)))
+    scores(rows, prepare(rule), table)
+    quadratic.choose_anchored(table, anchors, key, first_row, labels)

@@ -12,7 +12,7 @@ from armillary.kernels.cpu._jit import kernel
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01  # 32 bits: n * _LN2_HIGH is exact for |n| < 2^20
 _LN2_LOW = 1.90821492927058770002e-10
-_SMALLEST = -708.0  # below it exp underflows; the result is 0
+SMALLEST = -708.0  # below it exp underflows; the result is 0
 
 
 @intrinsic
@@ -28,7 +28,7 @@ def _double_of_bits(typing_context, bits):
 @kernel
 def exp_nonpositive(x):
     """exp(x) for x <= 0 to within 2 units in the last place; 0 below -708."""
-    clipped = max(x, _SMALLEST)
+    clipped = max(x, SMALLEST)
     n = np.floor(clipped * _LOG2_E + 0.5)
     r = (clipped - n * _LN2_HIGH) - n * _LN2_LOW
     # Taylor to r^13 on |r| <= ln(2)/2: the first term left out is below 5e-18
@@ -47,4 +47,4 @@ def exp_nonpositive(x):
     p = p * r + 1.0
     p = p * r + 1.0
     value = p * _double_of_bits((np.int64(n) + 1023) << 52)
-    return value if x >= _SMALLEST else 0.0
+    return value if x >= SMALLEST else 0.0

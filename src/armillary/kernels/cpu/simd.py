@@ -16,8 +16,8 @@ from numba.extending import intrinsic
 _LINE_UNIT = 4
 # Non-zeros between a fetch of a matrix row into the cache and its use: from memory it takes as long as 30 of them.
 _AHEAD = 32
-# float32 in a cache line.
-_CACHE_LINE = 16
+# Bytes in a cache line.
+CACHE_LINE = 64
 
 _INT32 = ir.IntType(32)
 _DOUBLE = ir.DoubleType()
@@ -110,7 +110,7 @@ def fetch(_context, array, position):
 def multiply_sparse(_context, data, indices, start, stop, matrix, first, width, out):
     """out[first:first + width] = sum over p in start..stop of data[p] * matrix[indices[p], first:first + width].
 
-    `matrix` and `out` are float32, `width` is a constant. The sums stay in registers, and rows of the matrix are
+    `matrix` and `out` have one dtype, `width` is a constant. The sums stay in registers, and rows of the matrix are
     fetched into the cache ahead of their use: 54,000 rows do not fit there, and waiting for them is half the time.
     """
     if not isinstance(width, types.IntegerLiteral):
@@ -138,7 +138,7 @@ def multiply_sparse(_context, data, indices, start, stop, matrix, first, width, 
         with cgutils.for_range_slice(builder, start, stop, start.type(1)) as (position, _):
             ahead = builder.add(position, position.type(_AHEAD))
             ahead = column(builder.select(builder.icmp_signed("<", ahead, last), ahead, last))
-            for lane in range(0, n_lanes, _CACHE_LINE):
+            for lane in range(0, n_lanes, CACHE_LINE * 8 // matrix.dtype.bitwidth):
                 line = _address(context, builder, matrix, arguments[4], builder.add(ahead, ahead.type(lane)))
                 _prefetch(builder, line, is_written=False)
             value = builder.load(_address(context, builder, data, arguments[0], position))

@@ -1,0 +1,145 @@
+"""Quadratic scores, anchors and anchored draws: compiled loops against the NumPy reference and the definition."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from armillary.distributions import inverse_wishart
+from armillary.distributions.gaussian_component import GaussianComponent
+from armillary.distributions.tangent_component import TangentComponent
+from armillary.fitting.dirichlet_process import score_rule
+from armillary.kernels import reference
+from armillary.kernels.contract import AffineRule, Anchors
+from armillary.kernels.cpu import blocks as cpu
+
+
+def units(rng, *shape):
+    vectors = rng.standard_normal(shape)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def rule_of(kind, n_features, n_clusters, rng, volume_factor=True):
+    if kind == "affine":
+        return AffineRule(20.0 * units(rng, n_clusters, n_features), rng.standard_normal(n_clusters))
+    if kind == "gaussian":
+        component = GaussianComponent(n_features, 0.5, n_features + 3.0)
+    else:
+        component = TangentComponent(n_features, 0.2, n_features + 2.0, volume_factor)
+    laws = [component.draw_prior(rng) for _ in range(n_clusters)]
+    return score_rule(component, laws, np.log(rng.dirichlet(np.ones(n_clusters))))
+
+
+KINDS = ("tangent", "gaussian")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_features", [2, 3, 5, 20])
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_equal_the_reference(kind, n_features, dtype):
+    rng = np.random.default_rng(n_features)
+    rule = rule_of(kind, n_features, 7, rng)
+    rows = units(rng, 300, n_features).astype(dtype)
+    found, expected = np.empty((300, 7)), np.empty((300, 7))
+    cpu.quadratic_scores(rows, rule, found)
+    reference.quadratic_scores(rows, rule, expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_scores_at_means_and_antipodes_equal_the_reference():
+    rng = np.random.default_rng(0)
+    for n_features in (2, 3, 6):
+        rule = rule_of("tangent", n_features, 4, rng)
+        rows = np.concatenate([rule.means, -rule.means])
+        found, expected = np.empty((8, 4)), np.empty((8, 4))
+        cpu.quadratic_scores(rows, rule, found)
+        reference.quadratic_scores(rows, rule, expected)
+        assert np.isfinite(found).all()
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+
+
+def anchors_of(kernels, labels, n_clusters, key, cuts):
+    anchors = Anchors(key, np.full(n_clusters, np.inf), np.full(n_clusters, -1, dtype=np.int64))
+    for start, stop in pairwise(cuts):
+        kernels.find_anchors(labels[start:stop], start, anchors)
+    return anchors
+
+
+def test_anchors_are_the_rows_of_lowest_priority():
+    rng = np.random.default_rng(1)
+    labels = rng.integers(5, size=400).astype(np.int32)
+    key = (17, 99)
+    priorities = reference.philox_uniform(key, np.arange(400))
+    expected = [min(np.flatnonzero(labels == k), key=priorities.__getitem__) for k in range(5)]
+    for kernels in (reference, cpu):
+        for cuts in ([0, 400], [0, 3, 200, 399, 400]):
+            anchors = anchors_of(kernels, labels, 5, key, cuts)
+            np.testing.assert_array_equal(anchors.rows, expected)
+            np.testing.assert_array_equal(anchors.priorities, priorities[expected])
+
+
+@pytest.mark.parametrize("volume_factor", [True, False])
+@pytest.mark.parametrize("n_features", [2, 3, 8])
+@pytest.mark.parametrize("kind", [*KINDS, "affine"])
+@pytest.mark.parametrize("is_anchored", [True, False])
+def test_draws_equal_the_reference(kind, n_features, volume_factor, is_anchored):
+    rng = np.random.default_rng(n_features)
+    rule = rule_of(kind, n_features, 6, rng, volume_factor)
+    rows = units(rng, 500, n_features)
+    labels = rng.integers(6, size=500).astype(np.int32)
+    anchors = anchors_of(cpu, labels, 6, (5, 6), [0, 500]) if is_anchored else Anchors.none(6)
+    found, expected, pieces = labels.copy(), labels.copy(), labels.copy()
+    cpu.draw_anchored(rows, rule, anchors, (1, 2), 0, found)
+    reference.draw_anchored(rows, rule, anchors, (1, 2), 0, expected)
+    np.testing.assert_array_equal(found, expected)
+    for start, stop in ((0, 7), (7, 300), (300, 500)):
+        cpu.draw_anchored(rows[start:stop], rule, anchors, (1, 2), start, pieces[start:stop])
+    np.testing.assert_array_equal(found, pieces)
+    assert np.any(found != labels)
+    if is_anchored:
+        np.testing.assert_array_equal(found[anchors.rows], labels[anchors.rows])
+        again = anchors_of(cpu, found, 6, (5, 6), [0, 500])
+        # given the priorities, old and new labels have the same anchors: the draw stays in its class
+        np.testing.assert_array_equal(again.rows, anchors.rows)
+
+
+def test_far_clusters_are_passed_over_without_changing_a_draw():
+    rng = np.random.default_rng(3)
+    component = TangentComponent(3, 1e-4, 5.0)
+    means = units(rng, 40, 3)
+    laws = [component.point_estimate(np.tile(mean, (3, 1)), np.ones(3)) for mean in means]
+    rule = score_rule(component, laws, np.zeros(40))
+    rows = means[rng.integers(40, size=2000)] + 0.01 * rng.standard_normal((2000, 3))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    found = rng.integers(40, size=2000).astype(np.int32)
+    expected = found.copy()
+    cpu.draw_anchored(rows, rule, Anchors.none(40), (1, 2), 0, found)
+    reference.draw_anchored(rows, rule, Anchors.none(40), (1, 2), 0, expected)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_frequencies_of_draws_are_the_shares():
+    rng = np.random.default_rng(4)
+    rule = rule_of("tangent", 3, 3, rng)
+    row = units(rng, 1, 3)
+    table = np.empty((1, 3))
+    reference.quadratic_scores(row, rule, table)
+    shares = np.exp(table[0] - table.max())
+    shares /= shares.sum()
+    labels = np.zeros(20_000, dtype=np.int32)
+    cpu.draw_anchored(np.repeat(row, 20_000, axis=0), rule, Anchors.none(3), (8, 9), 0, labels)
+    found = np.bincount(labels, minlength=3) / 20_000
+    assert np.abs(found - shares).max() < 5.0 * np.sqrt(0.25 / 20_000)
+
+
+def test_one_cluster_and_one_row():
+    component = TangentComponent(3, 0.1, 5.0)
+    rng = np.random.default_rng(0)
+    rule = score_rule(component, [component.draw_prior(rng)], np.zeros(1))
+    labels = np.zeros(1, dtype=np.int32)
+    anchors = anchors_of(cpu, labels, 1, (3, 4), [0, 1])
+    cpu.draw_anchored(units(rng, 1, 3), rule, anchors, (1, 2), 0, labels)
+    assert labels[0] == 0
+    assert inverse_wishart.draw(np.eye(1), 3.0, rng).shape == (1, 1)
