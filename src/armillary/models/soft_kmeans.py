@@ -64,7 +64,8 @@ def initial_state(passes: Passes, init: str | Float64Array, n_components: int, s
 def score_rule(state: State) -> AffineRule:
     """The log density but for what all components share."""
     squares = np.vecdot(state.means, state.means)
-    return AffineRule(state.means / state.variance, state.log_weights - squares / (2.0 * state.variance))
+    offsets = state.log_weights - squares / (2.0 * state.variance)
+    return AffineRule(state.means, offsets, slopes=np.full(len(offsets), 1.0 / state.variance))
 
 
 def update(state: State, statistics: DirectionalStatistics) -> State:
