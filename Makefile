@@ -18,7 +18,7 @@ demo: $(VENV)/.installed-all
 	$(RUN) examples/demo.py --output demo
 
 test: check
-	$(RUN) -m pytest --cov --cov-report=term
+	$(RUN) -m pytest -n auto --dist worksteal --cov --cov-report=term
 
 test-slow: $(VENV)/.installed-dev
 	$(RUN) -m pytest -m slow

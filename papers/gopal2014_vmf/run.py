@@ -63,9 +63,9 @@ SIZES: dict[str, dict[str, Runs]] = {
         "k1a": Runs(3, 2, 1, 2, trees=1),
         "k1b": Runs(3, 2, 1, 0),
         "R8": Runs(3, 1, 1, 1),
-        "Reuters": Runs(2, 1, 1, 0, lasts=(3, 5)),
-        "TDT2": Runs(2, 1, 0, 0, lasts=(7, 15)),
-        "20 Newsgroups": Runs(2, 1, 1, 0),
+        "Reuters": Runs(2, 1, 1, 1, lasts=(3, 5)),
+        "TDT2": Runs(2, 1, 0, 1, lasts=(7, 15)),
+        "20 Newsgroups": Runs(2, 1, 1, 1),
         "NIPS": Runs(0, 0, 0, 1, trees=1, lasts=(1991, 1993, 1995, 1997)),
     },
     "quick": {
