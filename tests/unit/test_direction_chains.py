@@ -273,6 +273,53 @@ def test_where_nothing_can_be_learned_there_is_no_drift():
         assert dc.learn_drift(dc.Chains.of(slices, np.zeros(30))) == math.inf
 
 
+@pytest.mark.parametrize("dimension", [2, 3, 50, 20_000])
+@pytest.mark.parametrize("share", [1e-3, 1.0, 40.0, 1e6])
+def test_a_table_of_the_drift_is_the_drift(dimension, share):
+    drift = share * dimension
+    lengths = dimension * np.exp(np.random.default_rng(0).uniform(-25.0, 40.0, size=(4, 500)))
+    lengths[0, :2] = 0.0, 1e-300
+    ratios = dc.tabulated(dimension, drift).ratios(lengths)
+    exact = np.asarray(dc.conv(dimension, lengths, drift))
+    np.testing.assert_allclose(ratios * lengths, exact, rtol=2e-10)
+    # several drifts at once, each with lengths of its own or with the same ones
+    drifts = np.array([[0.1], [3.0], [70.0], [2e4]]) * dimension
+    table = dc.TabulatedDrift(dimension, drifts)
+    np.testing.assert_allclose(table.ratios(lengths) * lengths, dc.conv(dimension, lengths, drifts), rtol=2e-10)
+    np.testing.assert_allclose(
+        table.ratios(lengths[1]) * lengths[1], dc.conv(dimension, lengths[1], drifts), rtol=2e-10
+    )
+    # of lengths that are known to be short a table is shorter, and still right beyond its end
+    short = dc.TabulatedDrift(dimension, drift, longest=2.0 * dimension)
+    np.testing.assert_allclose(short.ratios(lengths) * lengths, exact, rtol=2e-10)
+
+
+def test_the_ends_of_the_drift_have_no_table():
+    assert dc.tabulated(3, 0.0) == 0.0
+    assert dc.tabulated(3, math.inf) == math.inf
+
+
+@pytest.mark.parametrize("dimension", [3, 60])
+def test_smoothing_by_a_table_and_with_its_evidence(dimension):
+    chains = problem(dimension, n_slices=8)
+    for drift in (0.3, 12.0, 3e4):
+        exact = dc.smoothed(chains, drift)
+        laws, evidence = dc.smoothed_with_evidence(chains, dc.tabulated(dimension, drift))
+        scale = exact.concentrations.max()
+        np.testing.assert_allclose(laws.natural_vectors, exact.natural_vectors, atol=1e-9 * scale)
+        np.testing.assert_allclose(evidence, dc.evidence(chains, drift), atol=1e-7)
+
+
+def test_a_search_may_begin_near_a_drift():
+    rng = np.random.default_rng(2)
+    walk = 5.0 * rng.standard_normal((3, 30)) + np.cumsum(rng.standard_normal((10, 3, 30)), axis=0)
+    chains = dc.Chains.of(20.0 * walk, np.zeros(30))
+    best = dc.learn_drift(chains)
+    # within reach, out of reach, and the ends
+    for near in (1.3 * best, 0.6 * best, 30.0 * best, 1e-3 * best, 0.0, math.inf):
+        assert dc.learn_drift(chains, near=near) == pytest.approx(best, rel=1e-3)
+
+
 # ------------------------------------------------------------------------------------------------------- factorised
 
 

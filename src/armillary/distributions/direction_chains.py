@@ -25,11 +25,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize_scalar
 
 from armillary._typing import ArrayLike, Float64Array, FloatArray
 from armillary.distributions import bessel, vmf
@@ -43,9 +43,13 @@ from armillary.validation import check_integer
 _REDUCED_VALUES = 1 << 24
 # A drift outside those tried could have this many nats more than 0 or infinity themselves, and no more.
 _FLAT = 0.005
-_LOG_DRIFT_TOLERANCE = 1e-4
 # Evidence is a sum of numbers of size log H, each good to 4e-16 of itself.
 _EVIDENCE_ROUNDING = 1e-14
+# Tables of conv: from where it is proportional to its argument to 1e-10 to where it has reached the drift to 1e-6. By
+# polynomials through six values its error is 1e-10 at D = 2, and 1e-11 from D = 100.
+_TABLE_LOW, _TABLE_HIGH, _TABLE_STEP = 1e-5, 1e6, 1.0 / 32.0
+# A search that begins near a drift looks this far, then in ever smaller steps; the last are joined by a parabola.
+_NEAR_FACTOR, _N_NEAR, _N_ZOOMS = 2.0, 9, 2
 # A mean cosine above this is rounding: it would ask for an infinite drift.
 _LEAST_GAP = 2.0**-52
 
@@ -66,14 +70,81 @@ def conv(dimension: int, first: ArrayLike, second: ArrayLike) -> FloatOrArray:
     return blurred if blurred.ndim else float(blurred)
 
 
-def convolved(vectors: Float64Array, concentrations: ArrayLike, dimension: int | None = None) -> Float64Array:
+def convolved(
+    vectors: Float64Array,
+    concentrations: ArrayLike | TabulatedDrift,
+    dimension: int | None = None,
+    out: Float64Array | None = None,
+) -> Float64Array:
     """Natural vectors (..., D) after a step of these concentrations (...): same directions, shorter.
 
-    `dimension` is D where the vectors are given in other coordinates (`Chains.reduced`).
+    `dimension` is D where the vectors are given in other coordinates (`Chains.reduced`); `out` is where they go.
     """
     lengths = natural_lengths(vectors)
-    shorter = np.asarray(conv(dimension or vectors.shape[-1], lengths, concentrations))
-    return np.asarray((shorter / np.where(lengths > 0.0, lengths, 1.0))[..., None] * vectors)
+    if isinstance(concentrations, TabulatedDrift):
+        ratios = concentrations.ratios(lengths)
+    else:
+        shorter = np.asarray(conv(dimension or vectors.shape[-1], lengths, concentrations))
+        ratios = shorter / np.where(lengths > 0.0, lengths, 1.0)
+    return np.multiply(ratios[..., None], vectors, out=out)
+
+
+class TabulatedDrift:
+    """conv(., C) for finite drifts C > 0, from a table in the logarithm of its argument: a hundredth of the cost.
+
+    Good to 1e-10 of itself (tests/unit). Drifts (...) broadcast with the lengths they are applied to. Lengths beyond
+    the table are done exactly.
+    """
+
+    def __init__(self, dimension: int, drifts: ArrayLike, longest: float = math.inf) -> None:
+        """For lengths up to `longest`, where that is known."""
+        self.drifts = np.asarray(drifts, dtype=np.float64)
+        self._dimension = dimension
+        low = math.log(_TABLE_LOW * dimension)
+        high = math.log(max(min(_TABLE_HIGH * (float(self.drifts.max()) + dimension), longest), dimension)) + 0.5
+        places = low + _TABLE_STEP * np.arange(math.ceil((high - low) / _TABLE_STEP) + 1)
+        self._low, self._n_places = low, len(places)
+        # log(conv(g, C)/g): smooth, from log A(C) to -log g
+        table = np.log(np.asarray(conv(dimension, np.exp(places), self.drifts[..., None]))) - places
+        self._table = table.reshape(-1)
+        self._offsets = self._n_places * np.arange(self.drifts.size).reshape(self.drifts.shape)
+
+    def ratios(self, lengths: Float64Array) -> Float64Array:
+        """conv(g, C)/g of lengths g (...), anything where g = 0."""
+        with np.errstate(divide="ignore"):
+            place = (np.log(lengths) - self._low) / _TABLE_STEP
+        is_beyond = place >= self._n_places - 4.0
+        # below the table the ratio stays
+        place = np.where(is_beyond, 2.0, np.maximum(place, 2.0))
+        start = place.astype(np.int64)
+        share = place - start
+        first = start + self._offsets
+        values = np.zeros(first.shape)
+        for number, weight in enumerate(_lagrange(share)):
+            values += weight * self._table[first + (number - 2)]
+        ratios = np.exp(values)
+        if is_beyond.any():
+            is_beyond = np.broadcast_to(is_beyond, first.shape)
+            drifts, own = np.broadcast_to(self.drifts, first.shape), np.broadcast_to(lengths, first.shape)
+            ratios[is_beyond] = np.asarray(conv(self._dimension, own[is_beyond], drifts[is_beyond])) / own[is_beyond]
+        return ratios
+
+
+@lru_cache(maxsize=4)
+def tabulated(dimension: int, drift: float) -> float | TabulatedDrift:
+    """One drift for many steps; its ends need no table. The last few are kept: fits come back to the same drift."""
+    return drift if drift == 0.0 or math.isinf(drift) else TabulatedDrift(dimension, drift)
+
+
+def _lagrange(share: Float64Array) -> list[Float64Array]:
+    """Weights of the values at -2, -1, ..., 3 for a polynomial through them, at `share` in [0, 1)."""
+    gaps = [share - place for place in range(-2, 4)]
+    weights = []
+    for own in range(6):
+        others = [gap for place, gap in enumerate(gaps) if place != own]
+        scale = math.prod(own - place for place in range(6) if place != own)
+        weights.append(math.prod(others[1:], start=others[0]) / scale)
+    return weights
 
 
 def ahead(vectors: Float64Array, drift: ArrayLike, n_steps: int) -> Float64Array:
@@ -165,6 +236,14 @@ class Chains:
     def __getitem__(self, time: int) -> Float64Array:
         return np.asarray(self.evidence[time], dtype=np.float64)
 
+    def plus(self, time: int, vectors: Float64Array, out: Float64Array) -> Float64Array:
+        """The evidence of a slice and these vectors (..., K, D), in `out`."""
+        if isinstance(self.evidence, ScaledSlices):
+            np.multiply(self.evidence.concentrations[:, None], self.evidence.resultants[time], out=out)
+            out += vectors
+            return out
+        return np.add(vectors, self[time], out=out)
+
     def reduced(self) -> Chains:
         """The same chains in coordinates of their own span, at most T + 1: all lengths and cosines are kept.
 
@@ -187,62 +266,80 @@ def _own_coordinates(vectors: Float64Array) -> Float64Array:
 
     By the root of the matrix of cosines: lengths of very different size keep all their digits.
     """
-    lengths = natural_lengths(vectors)[..., None]
-    vectors = vectors / np.where(lengths > 0.0, lengths, 1.0)
-    values, axes = np.linalg.eigh(vectors @ vectors.swapaxes(-1, -2))
+    products = vectors @ vectors.swapaxes(-1, -2)
+    lengths = np.sqrt(np.diagonal(products, axis1=-2, axis2=-1))[..., None]
+    scales = np.where(lengths > 0.0, lengths, 1.0)
+    values, axes = np.linalg.eigh(products / scales / scales.swapaxes(-1, -2))
     return np.asarray(lengths * (axes * np.sqrt(np.maximum(values, 0.0))[..., None, :]))
 
 
 # --------------------------------------------------------------------------------------------------------- messages
 
 
-def forward(chains: Chains, drift: ArrayLike) -> Iterator[tuple[Float64Array, Float64Array]]:
+def forward(chains: Chains, drift: ArrayLike | TabulatedDrift) -> Iterator[tuple[Float64Array, Float64Array]]:
     """(Q_t, F_t) for t = 1 ... T, each (K, D): natural vectors of mu_t before and after the evidence of slice t.
 
-    `drift` is a number, one for each chain (K,), or several to try at once (M, 1), which gives (M, K, D).
+    `drift` is a number, one for each chain (K,), or several to try at once (M, 1), which gives (M, K, D). Both arrays
+    are used again for the next slice: new memory of a slice of text costs more than the sums.
     """
-    before, after = chains.first, chains.first + chains[0]
-    yield before, after
-    for time in range(1, len(chains)):
-        before = convolved(after, drift, chains.dimension)
-        after = before + chains[time]
-        yield before, after
+    before = np.broadcast_to(chains.first, _message_shape(chains, drift)).copy(order="C")
+    after = np.empty_like(before)
+    for time in range(len(chains)):
+        if time > 0:
+            convolved(after, drift, chains.dimension, out=before)
+        yield before, chains.plus(time, before, out=after)
 
 
-def backward(chains: Chains, drift: ArrayLike) -> Iterator[Float64Array]:
-    """B_t for t = T ... 1, last slice first, each (K, D): what the slices after t say of mu_t."""
-    later = np.zeros_like(chains.first)
+def backward(chains: Chains, drift: ArrayLike | TabulatedDrift) -> Iterator[Float64Array]:
+    """B_t for t = T ... 1, last slice first, each (K, D): what the slices after t say of mu_t; one array for all."""
+    later = np.zeros(_message_shape(chains, drift))
+    whole = np.empty_like(later)
     for time in reversed(range(len(chains))):
         yield later
         if time > 0:
-            later = convolved(later + chains[time], drift, chains.dimension)
+            convolved(chains.plus(time, later, out=whole), drift, chains.dimension, out=later)
 
 
-def evidence(chains: Chains, drift: ArrayLike) -> Float64Array:
+def _message_shape(chains: Chains, drift: ArrayLike | TabulatedDrift) -> tuple[int, ...]:
+    drifts = drift.drifts if isinstance(drift, TabulatedDrift) else np.asarray(drift)
+    n_chains, width = chains.first.shape
+    return (*np.broadcast_shapes(drifts.shape, (n_chains,)), width)
+
+
+def evidence(chains: Chains, drift: ArrayLike | TabulatedDrift) -> Float64Array:
     """Log evidence of each chain (K,) given the drift: sum_t log H(|F_t|) - log H(|Q_t|).
 
     Together with - n log H(kappa) it is the log density of the n rows of the cluster over the uniform law, with
     messages in place of the true integrals: exact at drift 0 and at infinity, and for T = 1. Several drifts (M, 1) give
     (M, K).
     """
-    order = 0.5 * chains.dimension - 1.0
-    shape = np.broadcast_shapes(np.shape(drift), chains.first.shape[:-1])
-    total = np.zeros(shape)
-    for before, after in forward(chains, drift):
-        total += np.asarray(bessel.log_h(order, natural_lengths(after)))
-        total -= np.asarray(bessel.log_h(order, natural_lengths(before)))
-    return total
+    shape = (len(chains), *_message_shape(chains, drift)[:-1])
+    befores, afters = np.empty(shape), np.empty(shape)
+    for time, (before, after) in enumerate(forward(chains, drift)):
+        befores[time], afters[time] = natural_lengths(before), natural_lengths(after)
+    return _evidence_of(chains.dimension, befores, afters)
 
 
-def learn_drift(chains: Chains) -> float:
+def _evidence_of(dimension: int, befores: Float64Array, afters: Float64Array) -> Float64Array:
+    """The evidence from |Q| and |F| (T, ...)."""
+    gains = np.asarray(bessel.log_h(0.5 * dimension - 1.0, np.stack([afters, befores])))
+    return np.asarray((gains[0] - gains[1]).sum(axis=0))
+
+
+def learn_drift(chains: Chains, near: float | None = None) -> float:
     """The drift C, one for all chains, of the greatest evidence: a number from 0 to infinity, both included.
 
-    Drifts in factors of 2 are tried, together with 0 and infinity themselves; around the best one Brent's method
-    searches log C to 1e-4. The ends are answers, not failures: 0 says that no slice tells anything of the next,
+    Drifts in factors of 2 are tried, together with 0 and infinity themselves; around the best one ever finer grids
+    search log C, to about 1e-4. The ends are answers, not failures: 0 says that no slice tells anything of the next,
     infinity that no drift is seen. Where the evidence does not depend on C to within rounding (one slice, or rows in
-    one slice only), nothing can be learned, and infinity is returned.
+    one slice only), nothing can be learned, and infinity is returned. `near` is where to look first: only if no peak
+    is there does the search begin anew.
     """
     small = chains.reduced()
+    if near is not None and 0.0 < near < math.inf:
+        found = _peak_near(small, near)
+        if found is not None:
+            return found
     loudest = max(float(natural_lengths(small[time]).max()) for time in range(len(small)))
     n_steps = len(small) * len(small.first)
     # per step, a best C near 0 gains C^2/(2D) over 0, and one far out at most |V| (D-1)/(2C) over infinity
@@ -250,18 +347,36 @@ def learn_drift(chains: Chains) -> float:
     high = max(n_steps * loudest * chains.dimension / (2.0 * _FLAT), 4.0 * low)
     inner = np.exp(np.arange(math.log(low), math.log(high), math.log(2.0)))
     drifts = np.concatenate([[0.0], inner, [np.inf]])
+    # without a table: whether an end is best can be a matter of rounding
     values = evidence(small, drifts[:, None]).sum(axis=1)
     rounding = _EVIDENCE_ROUNDING * len(chains) * (np.abs(values).max() + len(small.first))
     best = int(np.flatnonzero(values >= values.max() - rounding)[-1])
+    drift = float(drifts[best])
     if best in (0, len(drifts) - 1):
-        return float(drifts[best])
-    found = minimize_scalar(
-        lambda log_drift: -float(evidence(small, math.exp(log_drift)).sum()),
-        bounds=(math.log(drifts[best]) - math.log(2.0), math.log(drifts[best]) + math.log(2.0)),
-        method="bounded",
-        options={"xatol": _LOG_DRIFT_TOLERANCE},
-    )
-    return math.exp(found.x)
+        return drift
+    return _peak_near(small, drift) or drift
+
+
+def _evidence_at(chains: Chains, drifts: Float64Array) -> Float64Array:
+    """Evidence of all chains together (M,) at finite drifts (M,)."""
+    longest = float(natural_lengths(chains.first).max())
+    longest += sum(float(natural_lengths(chains[time]).max()) for time in range(len(chains)))
+    return evidence(chains, TabulatedDrift(chains.dimension, drifts[:, None], longest)).sum(axis=1)
+
+
+def _peak_near(chains: Chains, drift: float) -> float | None:
+    """The drift of the greatest evidence within a factor of 2; None where the greatest is at an end of that."""
+    middle, reach = math.log(drift), math.log(_NEAR_FACTOR)
+    for _ in range(_N_ZOOMS):
+        places = middle + reach * np.linspace(-1.0, 1.0, _N_NEAR)
+        values = _evidence_at(chains, np.exp(places))
+        best = int(np.argmax(values))
+        if best in (0, _N_NEAR - 1):
+            return None
+        middle, reach = float(places[best]), float(places[1] - places[0])
+    left, peak, right = values[best - 1 : best + 2]
+    bend = left - 2.0 * peak + right
+    return math.exp(middle + (0.5 * reach * (left - right) / bend if bend < 0.0 else 0.0))
 
 
 # ----------------------------------------------------------------------------------------- the laws of all directions
@@ -281,13 +396,17 @@ class ChainLaws:
         shape = (len(chains), *chains.first.shape)
         return cls(np.zeros(shape, dtype=dtype), np.zeros(shape[:2]), chains.dimension)
 
+    @cached_property
+    def slopes(self) -> Float64Array:
+        """A(g)/g (T, K): what natural vectors are multiplied with to be means."""
+        return natural_slope(self.dimension, self.concentrations)
+
     def means(self, time: int) -> Float64Array:
         """E[mu_t] (K, D), inside the sphere; 0 where nothing is known."""
-        slopes = natural_slope(self.dimension, self.concentrations[time])
-        return np.asarray(slopes[:, None] * self.natural_vectors[time])
+        return np.asarray(self.slopes[time][:, None] * self.natural_vectors[time])
 
 
-def smoothed(chains: Chains, drift: ArrayLike, dtype: npt.DTypeLike = np.float64) -> ChainLaws:
+def smoothed(chains: Chains, drift: ArrayLike | TabulatedDrift, dtype: npt.DTypeLike = np.float64) -> ChainLaws:
     """The law of each direction given all slices, by messages; exact at drift 0 and infinity.
 
     How good they are in between was measured on S^2, T = 3, three rows a slice, against quadrature (tests/oracles).
@@ -297,14 +416,22 @@ def smoothed(chains: Chains, drift: ArrayLike, dtype: npt.DTypeLike = np.float64
 
     `dtype` is that of the stored natural vectors: float32 halves the one large array and is exact to 1e-7.
     """
+    return smoothed_with_evidence(chains, drift, dtype)[0]
+
+
+def smoothed_with_evidence(
+    chains: Chains, drift: ArrayLike | TabulatedDrift, dtype: npt.DTypeLike = np.float64
+) -> tuple[ChainLaws, Float64Array]:
+    """`smoothed`, and `evidence` (K,), which its forward pass finds on the way."""
     laws = ChainLaws.uniform(chains, dtype)
+    befores, afters = np.empty_like(laws.concentrations), np.empty_like(laws.concentrations)
     for time, later in zip(reversed(range(len(chains))), backward(chains, drift), strict=True):
         laws.natural_vectors[time] = later
-    for time, (_, after) in enumerate(forward(chains, drift)):
-        whole = after + laws.natural_vectors[time]
-        laws.natural_vectors[time] = whole
-        laws.concentrations[time] = natural_lengths(whole)
-    return laws
+    for time, (before, after) in enumerate(forward(chains, drift)):
+        befores[time], afters[time] = natural_lengths(before), natural_lengths(after)
+        laws.natural_vectors[time] += after
+        laws.concentrations[time] = natural_lengths(laws.natural_vectors[time])
+    return laws, _evidence_of(chains.dimension, befores, afters)
 
 
 def alignments(slices: Slices, laws: ChainLaws) -> Float64Array:
@@ -315,7 +442,8 @@ def alignments(slices: Slices, laws: ChainLaws) -> Float64Array:
     """
     total = np.zeros(laws.concentrations.shape[1])
     for time in range(len(slices)):
-        total += np.vecdot(np.asarray(slices[time], dtype=np.float64), laws.means(time))
+        vectors = np.asarray(laws.natural_vectors[time], dtype=np.float64)
+        total += laws.slopes[time] * np.vecdot(np.asarray(slices[time], dtype=np.float64), vectors)
     return total
 
 
@@ -330,18 +458,22 @@ def sweep(chains: Chains, laws: ChainLaws, drift: float, times: Iterable[int] | 
     one sweep is the answer, at infinity too: there a chain has one direction, and all slices get its law.
     """
     vectors, concentrations = laws.natural_vectors.copy(), laws.concentrations.copy()
-    made = ChainLaws(vectors, concentrations, laws.dimension)
-    n_slices = len(chains)
+    n_slices, slopes = len(chains), laws.slopes.copy()
     if math.isinf(drift):
         one = chains.first + sum(chains[time] for time in range(n_slices))
         vectors[:], concentrations[:] = one, natural_lengths(one)
-        return made
+        return ChainLaws(vectors, concentrations, laws.dimension)
+    # memory made once: a slice of a text can be megabytes, and new pages cost more than the sums
+    natural, pull = np.empty(chains.first.shape), np.empty(chains.first.shape)
+    nothing = np.zeros((1, 1))
     for time in (*range(n_slices), *reversed(range(n_slices - 1))) if times is None else times:
-        natural = chains[time] + (drift * made.means(time - 1) if time > 0 else chains.first)
-        if time < n_slices - 1:
-            natural += drift * made.means(time + 1)
+        chains.plus(time, chains.first if time == 0 else nothing, out=natural)
+        for other in (time - 1, time + 1):
+            if 0 <= other < n_slices:
+                natural += np.multiply((drift * slopes[other])[:, None], vectors[other], out=pull)
         vectors[time], concentrations[time] = natural, natural_lengths(natural)
-    return made
+        slopes[time] = natural_slope(laws.dimension, concentrations[time])
+    return ChainLaws(vectors, concentrations, laws.dimension)
 
 
 def factorised_bounds(chains: Chains, laws: ChainLaws, drift: float) -> Float64Array:
@@ -377,9 +509,8 @@ def factorised_drift(laws: ChainLaws) -> float:
 def _step_cosines(laws: ChainLaws) -> Float64Array:
     """sum_{t>1} E[mu_t].E[mu_{t-1}] of each chain (K,)."""
     total = np.zeros(laws.concentrations.shape[1])
-    before = laws.means(0)
-    for time in range(1, len(laws.concentrations)):
-        after = laws.means(time)
-        total += np.vecdot(before, after)
-        before = after
+    vectors, slopes = laws.natural_vectors, laws.slopes
+    for time in range(1, len(vectors)):
+        one, two = (np.asarray(vectors[place], dtype=np.float64) for place in (time - 1, time))
+        total += slopes[time - 1] * slopes[time] * np.vecdot(one, two)
     return total

@@ -36,7 +36,6 @@ from armillary._typing import ArrayLike, Float64Array
 from armillary.distributions import bessel
 from armillary.distributions.concentration_laws import LogLaw, MakeLaw, grid_law
 from armillary.distributions.direction_chains import (
-    conv,
     convolved,
     direction_entropies,
     natural_lengths,
@@ -52,8 +51,10 @@ ROOTS = ("random", "point")
 _MOST_NODES = 1_000_000
 # Directions that agree to rounding would ask for an infinite concentration.
 _LEAST_GAP = 1e-9
-# The second derivative of a target comes from slopes this far apart, relative to kappa.
-_DIFFERENCE = 1e-4
+# Directions of a span are told apart down to cosines that differ by rounding.
+_LEAST_EIGENVALUE = 1e-15
+# Where the search for a concentration starts at most, as a mean cosine: children that agree ask for much more.
+_MOST_COSINE = 0.99
 
 
 # ------------------------------------------------------------------------------------------------------------ shape
@@ -181,7 +182,8 @@ class Tree:
         """Parents (n,) of these nodes, none of them tops, and the sums (n, D) of their rows of `values` (J, D)."""
         nodes = nodes[np.argsort(self.parents[nodes], kind="stable")]
         parents, starts = np.unique(self.parents[nodes], return_index=True)
-        return parents, np.add.reduceat(values[nodes], starts, axis=0)
+        # row by row: several times as fast as np.add.reduceat on wide rows
+        return parents, np.stack([values[group].sum(axis=0) for group in np.split(nodes, starts[1:])])
 
 
 def _misplaced(parents: Nodes, node: int, who: str) -> str:
@@ -202,6 +204,52 @@ def _misplaced(parents: Nodes, node: int, who: str) -> str:
     )
 
 
+# ------------------------------------------------------------------------------------------------ fewer coordinates
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """At most L + 1 coordinates for the span of L resultants and mu_0, in which lengths and angles are the same.
+
+    All that is said on a tree lies there, so that messages in these coordinates cost next to nothing. Make it by `of`.
+    """
+
+    resultants: Float64Array  # (L, D)
+    lengths: Float64Array  # (L,) of the resultants
+    direction: Float64Array  # (D,) mu_0
+    coordinates: Float64Array  # (L, r) of the resultants
+    back: Float64Array  # (r, L + 1): each axis as a combination of the directions of the resultants and mu_0
+
+    @classmethod
+    def of(cls, resultants: Float64Array, direction: Float64Array) -> Span:
+        """From resultants (L, D) and mu_0 (D,)."""
+        lengths = natural_lengths(resultants)
+        n_leaves = len(lengths)
+        shares = np.append(1.0 / np.where(lengths > 0.0, lengths, 1.0), 1.0)
+        gram = np.zeros((n_leaves + 1, n_leaves + 1))
+        gram[:-1, :-1] = resultants @ resultants.T
+        gram[-1, :-1] = gram[:-1, -1] = resultants @ direction
+        gram[-1, -1] = direction @ direction
+        # of directions, not of vectors: a leaf with next to no rows is as exact as the others
+        values, axes = np.linalg.eigh(shares[:, None] * gram * shares)
+        is_there = values > _LEAST_EIGENVALUE * values[-1]
+        roots, axes = np.sqrt(values[is_there]), axes[:, is_there]
+        return cls(resultants, lengths, direction, lengths[:, None] * axes[:-1] * roots, (axes / roots).T)
+
+    def coordinates_of(self, vector: Float64Array) -> Float64Array:
+        """(r,) of a vector (D,) of the span."""
+        shares = 1.0 / np.where(self.lengths > 0.0, self.lengths, 1.0)
+        return np.asarray(self.back @ np.append(shares * (self.resultants @ vector), self.direction @ vector))
+
+    def vectors(self, coordinates: Float64Array) -> Float64Array:
+        """(n, D) of vectors given by their coordinates (n, r)."""
+        parts = coordinates @ self.back
+        parts[:, :-1] /= np.where(self.lengths > 0.0, self.lengths, 1.0)
+        made = parts[:, :-1] @ self.resultants
+        made += parts[:, -1:] * self.direction
+        return np.asarray(made)
+
+
 # --------------------------------------------------------------------------------------------------------- messages
 
 
@@ -212,6 +260,7 @@ class TreeMessages:
     up: Float64Array  # U_j: what the subtree of j says of mu_j
     to_parent: Float64Array  # M_j: what it says of mu_pa(j); 0 at the tops
     down: Float64Array  # P_j: what all else says of mu_j
+    dimension: int  # D, also where vectors are given in fewer coordinates
 
     @property
     def natural_vectors(self) -> Float64Array:
@@ -219,24 +268,33 @@ class TreeMessages:
         return self.down + self.up
 
 
-def messages(tree: Tree, resultants: Float64Array, concentrations: Float64Array, first: Float64Array) -> TreeMessages:
+def messages(
+    tree: Tree,
+    resultants: Float64Array,
+    concentrations: Float64Array,
+    first: Float64Array,
+    dimension: int | None = None,
+) -> TreeMessages:
     """Up and down the tree once, for resultants (L, D) of leaves, concentrations (J,) of all nodes, and `first` (D,).
 
     Concentrations are the point values E[kappa_j]; those of inner nodes may be 0 (children are on their own) or
-    infinite (children have the direction of their parent). `first` is C_0 mu_0.
+    infinite (children have the direction of their parent). `first` is C_0 mu_0. `dimension` is D where the vectors are
+    given in other coordinates (`Span`), and so are those that come back.
     """
     shape = (len(tree), resultants.shape[1])
+    dimension = dimension or resultants.shape[1]
     up, to_parent, down = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     up[tree.leaves] = concentrations[tree.leaves, None] * resultants
     for nodes in tree.levels[:0:-1]:
-        to_parent[nodes] = convolved(up[nodes], concentrations[tree.parents[nodes]])
+        to_parent[nodes] = convolved(up[nodes], concentrations[tree.parents[nodes]], dimension)
         parents, sums = tree.sum_by_parent(to_parent, nodes)
         up[parents] = sums
     down[tree.tops] = first
     for nodes in tree.levels[1:]:
         parents = tree.parents[nodes]
-        down[nodes] = convolved(down[parents] + up[parents] - to_parent[nodes], concentrations[parents])
-    return TreeMessages(up, to_parent, down)
+        others = down[parents] + up[parents] - to_parent[nodes]
+        down[nodes] = convolved(others, concentrations[parents], dimension)
+    return TreeMessages(up, to_parent, down, dimension)
 
 
 def message_evidence(tree: Tree, made: TreeMessages) -> float:
@@ -245,7 +303,7 @@ def message_evidence(tree: Tree, made: TreeMessages) -> float:
     Together with - sum_j n_j log H(kappa_j) it is the log density of all rows over the uniform law, exact for a tree of
     leaves only.
     """
-    order = 0.5 * made.up.shape[1] - 1.0
+    order = 0.5 * made.dimension - 1.0
     below = tree.parents >= 0
     told = np.asarray(bessel.log_h(order, natural_lengths(made.up[below])))
     told -= np.asarray(bessel.log_h(order, natural_lengths(made.to_parent[below])))
@@ -269,7 +327,7 @@ class ChildrenTarget(Target):
     @property
     def mean_lengths(self) -> Float64Array:
         """A(kappa) from pairs of children, whose expected cosine is A(|U_c|) A(|U_d|) A(kappa)^2, or from one and P."""
-        own = np.asarray(bessel.mean_resultant_length(self.dimension, self.lengths))
+        own, _ = self._told
         above = np.asarray(bessel.mean_resultant_length(self.dimension, self.down))
         pairs = own[:, :, None] * own[:, None, :]
         apart = ~np.eye(pairs.shape[1], dtype=bool)
@@ -277,36 +335,54 @@ class ChildrenTarget(Target):
         most = (pairs**2 * apart).sum(axis=(1, 2))
         alone = (self.cosines[:, :-1, -1] * own).sum(axis=1) / np.maximum((own**2).sum(axis=1) * above, _LEAST_GAP)
         paired = np.sqrt(np.maximum(seen, 0.0) / np.where(most > 0.0, most, 1.0))
-        return np.clip(np.where(most > 0.0, paired, alone), 0.0, 1.0 - _LEAST_GAP)
+        return np.clip(np.where(most > 0.0, paired, alone), 0.0, _MOST_COSINE)
 
     def gain(self, kappa: Float64Array) -> Float64Array:
         """What the children agree on, (..., I)."""
         order = 0.5 * self.dimension - 1.0
-        sent = self._sent(kappa)
+        sent, _ = self._sent(kappa)
         length = self._combined(sent)[0]
         apart = np.asarray(bessel.log_h(order, sent)).sum(axis=-1) + np.asarray(bessel.log_h(order, self.down))
         return np.asarray(bessel.log_h(order, length)) - apart
 
     def gain_derivatives(self, kappa: Float64Array) -> tuple[Float64Array, Float64Array]:
-        """The slope in closed form, and its difference quotient."""
-        step = _DIFFERENCE * kappa
-        return self._slope(kappa), (self._slope(kappa + step) - self._slope(kappa - step)) / (2.0 * step)
+        """sum_c d|M_c|/dkappa (u_c . E[mu] - A(|M_c|)), and its derivative.
 
-    def _slope(self, kappa: Float64Array) -> Float64Array:
-        """sum_c d|M_c|/dkappa (u_c . E[mu] - A(|M_c|))."""
-        dimension, sent = self.dimension, self._sent(kappa)
+        |M_c| is differentiated through A(|M_c|) = A(|U_c|) A(kappa), and E[mu] through the Hessian of log H(|w|): A'
+        along w, A/|w| across it.
+        """
+        dimension = self.dimension
+        sent, own = self._sent(kappa)
         length, along = self._combined(sent)
-        # A(|M|) = A(|U|) A(kappa), differentiated
-        told = np.asarray(bessel.mean_resultant_length(dimension, self.lengths))
-        growth = told * np.asarray(bessel.mean_resultant_derivative(dimension, kappa))[..., None]
-        growth = growth / np.asarray(bessel.mean_resultant_derivative(dimension, sent))
-        excess = natural_slope(dimension, length)[..., None] * along[..., :-1]
-        excess -= np.asarray(bessel.mean_resultant_length(dimension, sent))
-        return np.asarray((growth * excess).sum(axis=-1))
+        first, second = _two_derivatives(dimension, kappa, np.asarray(bessel.mean_resultant_length(dimension, kappa)))
+        sent_first, sent_second = _two_derivatives(dimension, sent, own)
+        growth = self._told[0] * first[..., None] / sent_first
+        bend = growth * ((second / first)[..., None] - growth * sent_second / sent_first)
+        slope = natural_slope(dimension, length)
+        excess = slope[..., None] * along[..., :-1] - own
+        turned = np.einsum("ibc,...ic->...ib", self.cosines[:, :-1, :-1], growth)  # products of dw with each u_c
+        square = np.vecdot(growth, turned)
+        is_there = length > 0.0
+        ahead = np.vecdot(growth, along[..., :-1]) / np.where(is_there, length, 1.0)  # what dw has along w
+        steep = np.asarray(bessel.mean_resultant_derivative(dimension, length))
+        both = np.where(is_there, steep * ahead**2 + slope * (square - ahead**2), square / dimension)
+        return np.vecdot(growth, excess), np.vecdot(bend, excess) + both - np.vecdot(growth**2, sent_first)
 
-    def _sent(self, kappa: Float64Array) -> Float64Array:
-        """|M_c| (..., I, B)."""
-        return np.asarray(conv(self.dimension, self.lengths, kappa[..., None]))
+    @cached_property
+    def _told(self) -> tuple[Float64Array, Float64Array]:
+        """A(|U_c|) and 1 - A(|U_c|), (I, B) each."""
+        return (
+            np.asarray(bessel.mean_resultant_length(self.dimension, self.lengths)),
+            np.asarray(bessel.mean_resultant_complement(self.dimension, self.lengths)),
+        )
+
+    def _sent(self, kappa: Float64Array) -> tuple[Float64Array, Float64Array]:
+        """|M_c| (..., I, B) and A(|M_c|): `conv`, with what does not change taken out."""
+        told, untold = self._told
+        gap = np.asarray(bessel.mean_resultant_complement(self.dimension, kappa))[..., None]
+        own = told * np.asarray(bessel.mean_resultant_length(self.dimension, kappa))[..., None]
+        sent = bessel.concentration_from_resultant(self.dimension, own, complement=untold + gap * told)
+        return np.asarray(sent), own
 
     def _combined(self, sent: Float64Array) -> tuple[Float64Array, Float64Array]:
         """|w| (..., I) of w = sum_c M_c + P, and its products (..., I, B + 1) with the directions of U_c and P."""
@@ -314,6 +390,15 @@ class ChildrenTarget(Target):
         parts = np.concatenate([sent, above], axis=-1)
         along = np.einsum("ibc,...ic->...ib", self.cosines, parts)
         return np.sqrt(np.maximum(np.vecdot(parts, along), 0.0)), along
+
+
+def _two_derivatives(dimension: int, kappa: Float64Array, length: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """A' and A'' at kappa, where A is `length`; A'' is that of A' = 1 - A^2 - (D-1) A/kappa, and 0 at 0."""
+    first = np.asarray(bessel.mean_resultant_derivative(dimension, kappa))
+    is_there = kappa > 0.0
+    above = np.where(is_there, kappa, 1.0)
+    second = -2.0 * length * first - (dimension - 1.0) * (first - length / above) / above
+    return first, np.where(is_there, second, 0.0)
 
 
 def inner_target(tree: Tree, made: TreeMessages, prior: MixturePrior) -> ChildrenTarget:
@@ -362,7 +447,7 @@ def first_laws(
         parents, sums = tree.sum_by_parent(laws.means, nodes)
         shares = np.minimum(natural_lengths(sums) / tree.n_children[parents], 1.0 - _LEAST_GAP)
         kappa = np.asarray(bessel.concentration_from_resultant(dimension, shares))
-        laws = _with_directions(laws, parents, kappa[:, None] * sums)
+        _set_directions(laws, parents, kappa[:, None] * sums)  # these arrays are new
         log_h_now = np.asarray(bessel.log_h(0.5 * dimension - 1.0, kappa))
         laws = _with_concentrations(laws, parents, kappa, log_h_now)
     return laws
@@ -400,24 +485,35 @@ def update_directions(
     No two of the nodes may be parent and child: nodes of a level are safe. Leaves among them need the `resultants`
     (L, D) of all leaves.
     """
-    sums = np.zeros_like(laws.means)
-    is_child = np.isin(tree.parents, nodes)
-    if is_child.any():
-        parents, found = tree.sum_by_parent(laws.means, np.flatnonzero(is_child))
-        sums[parents] = found
-    if resultants is not None:
-        sums[tree.leaves] = resultants
-    natural = laws.concentrations[nodes, None] * sums[nodes] + pulls(tree, laws, first, nodes)
-    return _with_directions(laws, nodes, natural)
+    new = replace(laws, means=laws.means.copy(), entropies=laws.entropies.copy())
+    _turn(tree, new, first, nodes, resultants)
+    return new
 
 
 def inner_sweep(tree: Tree, laws: TreeLaws, first: Float64Array) -> TreeLaws:
     """Directions of all inner nodes, from the bottom up and down again; leaves stay. The bound does not decrease."""
+    new = replace(laws, means=laws.means.copy(), entropies=laws.entropies.copy())
     levels = [nodes[tree.n_children[nodes] > 0] for nodes in tree.levels]
     for nodes in [*reversed(levels), *levels[1:]]:
-        if len(nodes):
-            laws = update_directions(tree, laws, first, nodes)
-    return laws
+        _turn(tree, new, first, nodes)
+    return new
+
+
+def _turn(
+    tree: Tree, laws: TreeLaws, first: Float64Array, nodes: Nodes, resultants: Float64Array | None = None
+) -> None:
+    """`update_directions`, into the arrays of `laws` themselves."""
+    sums = np.zeros((len(nodes), laws.means.shape[1]))
+    children = np.flatnonzero(np.isin(tree.parents, nodes))
+    if len(children):
+        parents, found = tree.sum_by_parent(laws.means, children)
+        sums[tree.n_children[nodes] > 0] = found[np.searchsorted(parents, nodes[tree.n_children[nodes] > 0])]
+    if resultants is not None:
+        is_leaf = tree.n_children[nodes] == 0
+        sums[is_leaf] = resultants[np.searchsorted(tree.leaves, nodes[is_leaf])]
+    sums *= laws.concentrations[nodes, None]
+    sums += pulls(tree, laws, first, nodes)
+    _set_directions(laws, nodes, sums)
 
 
 def inner_concentrations(
@@ -464,14 +560,11 @@ def concentration_bounds(law: LogLaw, prior: MixturePrior) -> Float64Array:
     return law.mean(ProjectedTarget(nothing, prior, nothing).value(law.nodes)) + law.entropies
 
 
-def _with_directions(laws: TreeLaws, nodes: Nodes, natural: Float64Array) -> TreeLaws:
-    """Directions of some nodes with these natural vectors (n, D)."""
+def _set_directions(laws: TreeLaws, nodes: Nodes, natural: Float64Array) -> None:
+    """Give some nodes the directions with these natural vectors (n, D), in the arrays of `laws` themselves."""
     lengths, dimension = natural_lengths(natural), natural.shape[1]
-    return replace(
-        laws,
-        means=_replaced(laws.means, nodes, natural_slope(dimension, lengths)[:, None] * natural),
-        entropies=_replaced(laws.entropies, nodes, direction_entropies(dimension, lengths)),
-    )
+    laws.means[nodes] = natural_slope(dimension, lengths)[:, None] * natural
+    laws.entropies[nodes] = direction_entropies(dimension, lengths)
 
 
 def _with_concentrations(laws: TreeLaws, nodes: Nodes, kappa: Float64Array, log_h: Float64Array) -> TreeLaws:

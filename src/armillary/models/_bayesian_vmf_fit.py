@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from armillary._typing import Float64Array
 from armillary.distributions.component_factors import first_factors
-from armillary.distributions.concentration_laws import (
-    LOG_NORMAL_BOUNDS,
-    MakeLaw,
-    grid_law,
-    log_normal_law,
-    metropolis_law,
-)
 from armillary.distributions.dirichlet import DirichletWeights, StickBreakingWeights, WeightLaw
-from armillary.distributions.log_concentration import HIGHEST, LEAST_VARIANCE, LOWEST, MixturePrior
 from armillary.exceptions import ParameterError
-from armillary.fitting import initialization
 from armillary.fitting.passes import Passes
 from armillary.fitting.stopping import RelativeGain
 from armillary.models import vmf_mixture as em
-from armillary.models._mixture import check_n_components, check_runs
+from armillary.models._mixture import check_n_components
+from armillary.models._variational_parameters import (
+    VariationalParameters,
+    check_flag,
+    check_started,
+    check_variational,
+    initial_prior,
+)
 from armillary.models._variational_steps import merge_components, random_batches, sort_components, take_batch
 from armillary.models._variational_vmf import (
     FactorForm,
@@ -41,7 +35,6 @@ from armillary.models._variational_vmf import (
 )
 from armillary.points import Points
 from armillary.random import Stream
-from armillary.statistics.directional import DirectionalStatistics
 from armillary.validation import check_choice, check_integer, check_number, check_positive
 
 if TYPE_CHECKING:
@@ -53,25 +46,12 @@ LEARN_EVERY = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Parameters:
+class Parameters(VariationalParameters):
     """Checked constructor parameters."""
 
-    n_components: int
     is_gibbs: bool
     is_joint: bool
-    law: str  # "grid", "monte_carlo" or "log_normal"
-    log_normal_bound: str
     has_sticks: bool
-    is_learning: bool  # of hyper-parameters
-    weight_concentration: float
-    mean_direction: Float64Array | None
-    mean_concentration: float
-    log_mean: float | None
-    log_variance: float
-    init: str | Float64Array
-    n_init: int
-    max_iter: int
-    tol: float
     is_merging: bool
     batch_size: int | None
     total_rows: float | None
@@ -88,52 +68,18 @@ class Parameters:
         if n_started is None:
             n_components = check_n_components(model.n_components, points, who)
         else:
-            n_components = _check_started(model.n_components, n_started, who)
-        shape = (n_components, points.n_features)
-        laws = ("grid", "monte_carlo", "log_normal")
+            n_components = check_started(model.n_components, n_started, who)
         has_sticks = (
             check_choice(model.weight_prior, "weight_prior", who, ("dirichlet", "stick_breaking")) == "stick_breaking"
         )
-        n_init, max_iter, tol = check_runs(model, who)
         parameters = cls(
-            n_components=n_components,
+            **check_variational(model, n_components, points.n_features),
             is_gibbs=check_choice(model.inference, "inference", who, ("variational", "gibbs")) == "gibbs",
             is_joint=check_choice(model.factors, "factors", who, ("joint", "factorised")) == "joint",
-            law=check_choice(model.concentration_posterior, "concentration_posterior", who, laws),
-            log_normal_bound=check_choice(model.log_normal_bound, "log_normal_bound", who, LOG_NORMAL_BOUNDS),
             has_sticks=has_sticks,
-            is_learning=_check_flag(model.empirical_bayes, "empirical_bayes", who),
-            weight_concentration=check_positive(
-                model.weight_concentration_prior, "weight_concentration_prior", who, is_finite=True
-            ),
-            mean_direction=_check_direction(model.mean_direction_prior, points.n_features, who),
-            mean_concentration=check_number(
-                model.mean_concentration_prior, "mean_concentration_prior", who, low=0.0, high=1e10
-            ),
-            log_mean=None
-            if model.log_concentration_mean_prior is None
-            else check_number(
-                model.log_concentration_mean_prior,
-                "log_concentration_mean_prior",
-                who,
-                low=LOWEST,
-                high=HIGHEST,
-                hint="It is a logarithm; None takes that of the concentration of the start.",
-            ),
-            log_variance=check_number(
-                model.log_concentration_variance_prior,
-                "log_concentration_variance_prior",
-                who,
-                low=LEAST_VARIANCE,
-                high=100.0,
-            ),
-            init=initialization.check_init(model.init, shape, "n_components", who, em.STARTS),
-            n_init=n_init,
-            max_iter=max_iter,
-            tol=tol,
             is_merging=has_sticks
             if isinstance(model.merge, str) and model.merge == "auto"
-            else _check_flag(model.merge, "merge", who, other="'auto', "),
+            else check_flag(model.merge, "merge", who, other="'auto', "),
             batch_size=None
             if model.batch_size is None
             else check_integer(
@@ -162,28 +108,11 @@ class Parameters:
 
     def form(self, stream: Stream, *index: int) -> FactorForm:
         """How components are found; `index` (restart, step) keys the draws of Metropolis steps."""
-        return FactorForm(self.is_joint, self._make_law(stream, *index))
-
-    def _make_law(self, stream: Stream, *index: int) -> MakeLaw:
-        if self.law == "grid":
-            return grid_law
-        if self.law == "log_normal":
-            return lambda target: log_normal_law(target, self.log_normal_bound)
-        # one key for all the laws of a step: the draws of one update are those of the next
-        return lambda target: metropolis_law(target, stream.generator("metropolis", *index))
+        return FactorForm(self.is_joint, self.make_law(stream, *index))
 
     def rate(self, step: int) -> float:
         """(t + tau)^-decay for the step of number t = 0, 1, ... (vmf_mixtures.md, 11)."""
         return float((step + self.learning_offset) ** -self.learning_decay)
-
-
-def _check_started(n_components: Any, n_started: int, who: str) -> int:
-    if check_integer(n_components, "n_components", who, low=1) == n_started:
-        return n_started
-    raise ParameterError(
-        f"`n_components` of {who} must stay as it was in the first fit, {n_started}; got {n_components}. "
-        "Make a new model, or call fit."
-    )
 
 
 def _refuse_combinations(parameters: Parameters, who: str) -> None:
@@ -199,29 +128,6 @@ def _refuse_combinations(parameters: Parameters, who: str) -> None:
             f"`batch_size` of {who} must be None with inference='gibbs', whose sweeps take every row; "
             f"got {parameters.batch_size}. Use inference='variational' for mini-batches."
         )
-
-
-def _check_flag(value: Any, name: str, who: str, other: str = "") -> bool:
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    raise ParameterError(f"`{name}` of {who} must be {other}True or False; got {value!r}.")
-
-
-def _check_direction(value: Any, n_features: int, who: str) -> Float64Array | None:
-    """A unit vector (D,), or None."""
-    if value is None:
-        return None
-    rule = f"`mean_direction_prior` of {who} must be None or one direction, shape ({n_features},)"
-    try:
-        vector = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{rule}; got {value!r}. Give D numbers.") from None
-    if vector.shape != (n_features,):
-        raise ParameterError(f"{rule}; got shape {vector.shape}. Give one number for each column of X.")
-    length = float(np.linalg.norm(vector))
-    if not (math.isfinite(length) and length > 0.0):
-        raise ParameterError(f"{rule}; got one of norm {length:g}. Give a vector with a direction.")
-    return vector / length
 
 
 # ---------------------------------------------------------------------------------------------------------------- start
@@ -249,19 +155,6 @@ def initial_state(
         prior,
     )
     return update_components(state, parameters.form(stream, restart, 0))
-
-
-def initial_prior(parameters: Parameters, resultant: Float64Array, concentration: float) -> MixturePrior:
-    """The prior that was asked for; for what was not, the direction of all rows and the EM run's concentration."""
-    direction = parameters.mean_direction
-    if direction is None:
-        first = np.zeros((1, len(resultant)))
-        first[0, 0] = 1.0
-        direction = DirectionalStatistics(np.zeros(1), resultant[None]).directions(otherwise=first)[0]
-    log_mean = parameters.log_mean
-    if log_mean is None:
-        log_mean = min(max(math.log(max(concentration, 1e-300)), LOWEST), HIGHEST)
-    return MixturePrior(direction, parameters.mean_concentration, log_mean, parameters.log_variance)
 
 
 # ------------------------------------------------------------------------------------------------------------ the chain

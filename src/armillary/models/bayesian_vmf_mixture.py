@@ -46,9 +46,10 @@ from armillary.geometry import sphere
 from armillary.kernels.contract import AffineRule
 from armillary.models import gibbs_vmf_mixture as gibbs
 from armillary.models import vmf_mixture as em
-from armillary.models._bayesian_vmf_fit import LEARN_EVERY, Ascent, Parameters, initial_prior, initial_state
+from armillary.models._bayesian_vmf_fit import LEARN_EVERY, Ascent, Parameters, initial_state
 from armillary.models._estimator import UnitVectorEstimator
 from armillary.models._mixture import best_labels
+from armillary.models._variational_parameters import initial_prior
 from armillary.models._variational_steps import take_batch
 from armillary.models._variational_vmf import State, count_clusters, learn_priors, objective, run_start, score_rule
 from armillary.points import Points
@@ -306,7 +307,7 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         """`fit`; returns `labels_`."""
         return self.fit(X, y, sample_weight).labels_
 
-    @available_if(_learns_batches)
+    @available_if(_learns_batches)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn one mini-batch by a stochastic variational step (vmf_mixtures.md, 11); the first starts the fit.
 

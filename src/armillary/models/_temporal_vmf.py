@@ -1,0 +1,259 @@
+"""Variational inference of vMF components whose directions drift from slice to slice: a state, and its updates.
+
+Labels       softmax_k(E[log pi_k] - E[log H(kappa_k)] + E[kappa_k] x.E[mu_{t,k}])          vmf_mixtures.md, 9.2
+Weights      a Dirichlet for all slices, or one for each                                  5.3
+Directions   by messages, or factorised, each at its best given its neighbours            9.4; 9.2, Gopal and Yang 4
+Concentration q(kappa_k) from n = sum_t n_t and s = sum_t R_t.E[mu_t]                      9.2, 5.4
+Priors       alpha; mu_0 and C_init of the first slice; m, s2; the drift C                5.5, 9.2, 9.4
+Objective    factorised: the evidence lower bound over the uniform law; messages: an estimate of the evidence
+
+With one slice either form is the factorised Bayesian mixture, update by update. A filter is this state with one slice:
+the natural vectors of the last one, a step ahead, are the prior of its directions, and what earlier slices said of
+weights and concentrations is `Kept`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from armillary._typing import Float64Array, FloatArray
+from armillary.distributions import direction_chains as dc
+from armillary.distributions.concentration_laws import LogLaw, MakeLaw
+from armillary.distributions.dirichlet import DirichletWeights, _best_alpha
+from armillary.distributions.log_concentration import MixturePrior, ProjectedTarget
+from armillary.fitting.passes import Passes
+from armillary.fitting.slices import SlicedPasses
+from armillary.kernels.contract import AffineRule
+from armillary.models._variational_vmf import label_entropy
+from armillary.statistics.directional import DirectionalStatistics
+
+# Fewer slices than this are not worth a table of the drift.
+_FEW_STEPS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class SliceWeights:
+    """Weights of T slices, pi_t ~ Dirichlet(alpha, ..., alpha) each, with the verbs of a `WeightLaw`."""
+
+    concentration: float  # alpha, one for all
+    posterior: Float64Array  # (T, K)
+
+    def update(self, counts: Float64Array) -> SliceWeights:
+        """rho = alpha + n."""
+        return replace(self, posterior=self.concentration + counts)
+
+    def expected_log(self) -> Float64Array:
+        """E[log pi] (T, K)."""
+        return np.stack([law.expected_log() for law in self._laws])
+
+    def mean(self) -> Float64Array:
+        """E[pi] (T, K)."""
+        return np.stack([law.mean() for law in self._laws])
+
+    def lower_bound(self) -> float:
+        """E[log p] - E[log q] of all."""
+        return sum(law.lower_bound() for law in self._laws)
+
+    def empirical_bayes(self) -> SliceWeights:
+        """The alpha of the greatest bound: the equation of one law, with E[log pi] averaged over slices."""
+        n_components = self.posterior.shape[1]
+        if n_components == 1:
+            return self
+        return replace(self, concentration=_best_alpha(float(self.expected_log().mean()), n_components))
+
+    @property
+    def _laws(self) -> list[DirichletWeights]:
+        return [DirichletWeights(self.concentration, posterior) for posterior in self.posterior]
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What earlier batches of a stream said of weights and concentrations, times what is not forgotten."""
+
+    counts: Float64Array  # (K,) n
+    projections: Float64Array  # (K,) s
+
+    @classmethod
+    def nothing(cls, n_components: int) -> Kept:
+        """No earlier batch."""
+        return cls(np.zeros(n_components), np.zeros(n_components))
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What the next step needs, of T slices and K components."""
+
+    statistics: tuple[DirectionalStatistics, ...]  # T of counts (K,) and resultants (K, D)
+    label_entropy: float
+    moved: float  # the share of rows that changed their label in the last pass, at least
+    weights: DirichletWeights | SliceWeights  # q(pi)
+    concentrations: LogLaw  # q(log kappa)
+    directions: dc.ChainLaws  # q(mu_t)
+    projections: Float64Array  # (K,) s = sum_t R_t.E[mu_t]
+    direction_gains: Float64Array  # (K,) of messages: E[log p(mu)] + entropy, by the evidence
+    prior: MixturePrior  # mu_0 and C_init of the first slice, one or for each component; m, s2
+    drift: float  # C
+    kept: Kept
+
+    @property
+    def counts(self) -> Float64Array:
+        """Expected rows of each slice and component (T, K)."""
+        return np.stack([part.counts for part in self.statistics])
+
+    @property
+    def total_counts(self) -> Float64Array:
+        """n (K,), those of earlier batches included."""
+        return np.asarray(self.kept.counts + self.counts.sum(axis=0))
+
+    @property
+    def resultants(self) -> list[Float64Array]:
+        """R_t, T of (K, D)."""
+        return [part.resultants for part in self.statistics]
+
+    @property
+    def chains(self) -> dc.Chains:
+        """The directions' chains: evidence E[kappa] R_t, and the law of the first."""
+        first = np.asarray(self.prior.mean_concentration)[..., None] * self.prior.mean_direction
+        return dc.Chains.of(dc.ScaledSlices(self.resultants, self.concentrations.concentrations), first)
+
+
+# ------------------------------------------------------------------------------------------------------------- labels
+
+
+def slice_rule(
+    vectors: FloatArray, scales: Float64Array, log_h: Float64Array, expected_log_weights: Float64Array
+) -> AffineRule:
+    """E[log pi_k] - E[log H(kappa_k)] + E[kappa_k] x.E[mu_k]: the scores of one slice.
+
+    `scales` (K,) times `vectors` (K, D) are E[kappa] E[mu].
+    """
+    return AffineRule(scales[:, None] * vectors, expected_log_weights - log_h)
+
+
+def update_labels(state: State, passes: SlicedPasses) -> State:
+    """q(z) of all slices: one pass over the rows."""
+    logs = np.broadcast_to(state.weights.expected_log(), state.directions.concentrations.shape)
+    kappa, log_h = state.concentrations.concentrations, state.concentrations.log_h
+
+    def task(number: int, rows: Passes) -> tuple[DirectionalStatistics, float, float, Float64Array]:
+        scales = kappa * state.directions.slopes[number]
+        rule = slice_rule(state.directions.natural_vectors[number], scales, log_h, logs[number])
+        statistics, evidence = rows.soft_sums(rule)
+        entropy = label_entropy(rule, statistics, evidence)
+        projections = np.vecdot(statistics.resultants, rule.vectors) / kappa
+        return statistics, entropy, _moved(state.statistics[number], statistics), projections
+
+    nothing = np.zeros_like(kappa)
+    parts = passes.each(task, lambda number: (state.statistics[number], 0.0, 0.0, nothing))
+    return replace(
+        state,
+        statistics=tuple(part[0] for part in parts),
+        label_entropy=sum(part[1] for part in parts),
+        moved=sum(part[2] for part in parts) / passes.whole.points.total_weight,
+        projections=np.sum([part[3] for part in parts], axis=0),
+    )
+
+
+def _moved(before: DirectionalStatistics, after: DirectionalStatistics) -> float:
+    """The weight of rows that went from one component to another, at least: what counts and resultants show of it."""
+    lengths = dc.natural_lengths(after.resultants - before.resultants)
+    return 0.5 * float(np.maximum(lengths, np.abs(after.counts - before.counts)).sum())
+
+
+def first_labels(passes: SlicedPasses, rule: AffineRule) -> tuple[tuple[DirectionalStatistics, ...], float]:
+    """Statistics of each slice and the entropy of all labels, under one rule for all slices."""
+
+    def task(number: int, rows: Passes) -> tuple[DirectionalStatistics, float]:
+        statistics, evidence = rows.soft_sums(rule)
+        return statistics, label_entropy(rule, statistics, evidence)
+
+    parts = passes.each(task, lambda number: (DirectionalStatistics.zero(*rule.vectors.shape), 0.0))
+    return tuple(part[0] for part in parts), sum(part[1] for part in parts)
+
+
+# --------------------------------------------------------------------------------------------------- single updates
+
+
+def update_weights(state: State) -> State:
+    """q(pi). Weights of their own do not look at earlier batches."""
+    counts = state.total_counts if isinstance(state.weights, DirichletWeights) else state.counts
+    return replace(state, weights=state.weights.update(counts))
+
+
+def smooth_directions(state: State) -> State:
+    """The law of every direction by messages (vmf_mixtures.md, 9.4)."""
+    chains = state.chains
+    drift = dc.tabulated(chains.dimension, state.drift) if len(chains) > _FEW_STEPS else state.drift
+    directions, evidence = dc.smoothed_with_evidence(chains, drift)
+    projections = dc.alignments(state.resultants, directions)
+    # the evidence of the chain is what its rows gain, E[kappa] s, and what its directions have
+    gains = evidence - state.concentrations.concentrations * projections
+    return replace(state, directions=directions, projections=projections, direction_gains=gains)
+
+
+def sweep_directions(state: State, times: Iterable[int]) -> State:
+    """Each q(mu_t) in turn, in this order, at its best given its neighbours (vmf_mixtures.md, 9.2)."""
+    directions = dc.sweep(state.chains, state.directions, state.drift, times)
+    return replace(state, directions=directions, projections=dc.alignments(state.resultants, directions))
+
+
+def update_concentrations(state: State, make_law: MakeLaw) -> State:
+    """q(kappa), from the rows of all slices (vmf_mixtures.md, 9.2, 5.4)."""
+    projections = state.kept.projections + state.projections
+    target = ProjectedTarget(state.total_counts, state.prior, projections)
+    return replace(state, concentrations=make_law(target))
+
+
+def update_components(state: State, make_law: MakeLaw, *, has_messages: bool) -> State:
+    """Directions and concentrations: smoothed once, or swept to the last slice and back."""
+    if has_messages:
+        return update_concentrations(smooth_directions(state), make_law)
+    times = range(len(state.statistics))
+    for order in (times, reversed(times)):
+        state = update_concentrations(sweep_directions(state, order), make_law)
+    return state
+
+
+# ------------------------------------------------------------------------------------------------------------- priors
+
+
+def learn_priors(state: State) -> State:
+    """alpha, mu_0 and C_init, m and s2 (vmf_mixtures.md, 5.5), as far as there are components to learn from."""
+    prior, n_components = state.prior, len(state.projections)
+    if n_components > 1:  # one direction has no fixed point
+        prior = prior.fitted_to_directions(state.directions.means(0).sum(axis=0), n_components)
+    if n_components > 2:  # s2 would shrink to its floor
+        prior = prior.fitted_to_logs(state.concentrations.log_means, state.concentrations.log_variances)
+    return replace(state, prior=prior, weights=state.weights.empirical_bayes())
+
+
+def learn_drift(state: State, *, has_messages: bool) -> State:
+    """C of the greatest evidence, or of the greatest bound.
+
+    Where there is no drift at all the factorised form has one direction for each chain and no steps to learn from.
+    """
+    if has_messages:
+        return replace(state, drift=dc.learn_drift(state.chains, near=state.drift))
+    return state if math.isinf(state.drift) else replace(state, drift=dc.factorised_drift(state.directions))
+
+
+# ---------------------------------------------------------------------------------------------------------- the bound
+
+
+def objective(state: State, *, has_messages: bool) -> float:
+    """The evidence lower bound over the uniform law, after whichever update; with messages, an estimate of it.
+
+    With messages it is right after `smooth_directions` and `update_concentrations`.
+    """
+    law, prior = state.concentrations, state.prior
+    gains = state.direction_gains if has_messages else dc.factorised_bounds(state.chains, state.directions, state.drift)
+    rows = law.concentrations * (state.kept.projections + state.projections) - state.total_counts * law.log_h
+    spread = law.log_variances + (law.log_means - prior.log_mean) ** 2
+    logs = -0.5 * math.log(2.0 * math.pi * prior.log_variance) - spread / (2.0 * prior.log_variance)
+    counts = state.total_counts if isinstance(state.weights, DirichletWeights) else state.counts
+    weights = state.weights.lower_bound() + float((counts * state.weights.expected_log()).sum())
+    return weights + state.label_entropy + float((gains + rows + logs + law.entropies).sum())
