@@ -35,6 +35,9 @@ bench: $(VENV)/.installed-bench
 	$(RUN) -m benchmarks.dp_means
 	$(RUN) -m benchmarks.streams
 	$(RUN) -m benchmarks.mixtures
+	$(RUN) -m benchmarks.trees_and_slices
+	$(RUN) -m benchmarks.dirichlet_process
+	$(RUN) -m benchmarks.links
 	$(RUN) -m benchmarks.import_time
 
 clean:

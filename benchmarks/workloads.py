@@ -7,7 +7,8 @@ W2c 1,000,000 x 128     many embeddings
 W3    18,744 x 53,975   TF-IDF documents, CSR
 W2r, W3r                real sentences and newsgroups, where ARMILLARY_SHARED_DATA names the data folder
 
-With the cluster of every row (`load_labelled`): W1, and W2s, 20,000 x 384 like W2. As frames (`load_stream`): W1s, a
+With the cluster of every row (`load_labelled`): W1, W2s, 20,000 x 384 like W2, and W4, a stream of 20,000 x 256, 200
+clusters with pair cosine 0.7. As frames (`load_stream`): W1s, a
 scene like that of W1, turned by 3 degrees a frame.
 """
 
@@ -61,14 +62,14 @@ def _labelled_normals() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _labelled_embeddings(
-    n_rows: int, n_features: int, seed: int, pair_cosine: float = 0.6
+    n_rows: int, n_features: int, seed: int, pair_cosine: float = 0.6, n_clusters: int = 100
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows around 100 random directions; the mean cosine of two rows of a cluster is `pair_cosine`."""
+    """Rows around random directions; the mean cosine of two rows of a cluster is `pair_cosine`."""
     generator = np.random.default_rng(seed)
-    centers = generator.standard_normal((100, n_features), dtype=np.float32)
+    centers = generator.standard_normal((n_clusters, n_features), dtype=np.float32)
     centers /= np.linalg.norm(centers, axis=1, keepdims=True)
-    shares = np.maximum(generator.dirichlet(np.full(100, 2.0)), 1e-3)
-    labels = generator.choice(100, n_rows, p=shares / shares.sum())
+    shares = np.maximum(generator.dirichlet(np.full(n_clusters, 2.0)), 0.1 / n_clusters)
+    labels = generator.choice(n_clusters, n_rows, p=shares / shares.sum())
     spread = np.float32(np.sqrt((1.0 / pair_cosine - 1.0) / n_features))
     rows = np.empty((n_rows, n_features), np.float32)
     for start in range(0, n_rows, 65_536):
@@ -143,6 +144,7 @@ def load(name: str) -> Workload:
 _LABELLED: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {
     "W1": _labelled_normals,
     "W2s": lambda: _labelled_embeddings(20_000, 384, seed=24),
+    "W4": lambda: _labelled_embeddings(20_000, 256, seed=4, pair_cosine=0.7, n_clusters=200),
 }
 
 

@@ -12,10 +12,15 @@ if TYPE_CHECKING:
     from armillary.models.angle_selection import select_max_angle, suggest_max_angle
     from armillary.models.bayesian_vmf_mixture import BayesianVonMisesFisherMixture
     from armillary.models.ddp_vmf_means import DDPvMFMeans
+    from armillary.models.dirichlet_process_mixture import DirichletProcessMixture
     from armillary.models.dp_vmf_means import DPvMFMeans
+    from armillary.models.hierarchical_vmf_mixture import HierarchicalVonMisesFisherMixture
+    from armillary.models.link_tuning import LINK_PRESETS, tune_links
+    from armillary.models.links import Links
     from armillary.models.multinomial_mixture import MultinomialMixture
     from armillary.models.soft_kmeans import SoftKMeans
     from armillary.models.spherical_kmeans import SphericalKMeans
+    from armillary.models.temporal_vmf_mixture import TemporalVonMisesFisherMixture
     from armillary.models.vmf_mixture import VonMisesFisherMixture
     from armillary.persistence.archive import load, save
 
@@ -25,30 +30,42 @@ _HOMES = {
     "BayesianVonMisesFisherMixture": "armillary.models.bayesian_vmf_mixture",
     "DDPvMFMeans": "armillary.models.ddp_vmf_means",
     "DPvMFMeans": "armillary.models.dp_vmf_means",
+    "DirichletProcessMixture": "armillary.models.dirichlet_process_mixture",
+    "HierarchicalVonMisesFisherMixture": "armillary.models.hierarchical_vmf_mixture",
+    "LINK_PRESETS": "armillary.models.link_tuning",
+    "Links": "armillary.models.links",
     "MultinomialMixture": "armillary.models.multinomial_mixture",
     "SoftKMeans": "armillary.models.soft_kmeans",
     "SphericalKMeans": "armillary.models.spherical_kmeans",
+    "TemporalVonMisesFisherMixture": "armillary.models.temporal_vmf_mixture",
     "VonMisesFisherMixture": "armillary.models.vmf_mixture",
     "load": "armillary.persistence.archive",
     "save": "armillary.persistence.archive",
     "select_max_angle": "armillary.models.angle_selection",
     "suggest_max_angle": "armillary.models.angle_selection",
+    "tune_links": "armillary.models.link_tuning",
 }
 _ROOMS = ("datasets", "diagnostics", "distributions", "geometry", "metrics", "plots")
 
 __all__ = [
+    "LINK_PRESETS",
     "BayesianVonMisesFisherMixture",
     "DDPvMFMeans",
     "DPvMFMeans",
+    "DirichletProcessMixture",
+    "HierarchicalVonMisesFisherMixture",
+    "Links",
     "MultinomialMixture",
     "SoftKMeans",
     "SphericalKMeans",
+    "TemporalVonMisesFisherMixture",
     "VonMisesFisherMixture",
     "__version__",
     "load",
     "save",
     "select_max_angle",
     "suggest_max_angle",
+    "tune_links",
 ]
 
 

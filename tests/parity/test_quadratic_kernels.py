@@ -143,3 +143,22 @@ def test_one_cluster_and_one_row():
     cpu.draw_anchored(units(rng, 1, 3), rule, anchors, (1, 2), 0, labels)
     assert labels[0] == 0
     assert inverse_wishart.draw(np.eye(1), 3.0, rng).shape == (1, 1)
+
+
+@pytest.mark.parametrize("with_scatter", [True, False])
+@pytest.mark.parametrize("n_features", [2, 3, 6, 7, 20])
+def test_sums_in_a_tangent_space_equal_the_reference(n_features, with_scatter):
+    rng = np.random.default_rng(n_features)
+    rows = units(rng, 50, n_features)
+    base = units(rng, n_features)
+    near = base + 1e-9 * rng.standard_normal(n_features)
+    rows = np.concatenate([rows, [base, -base, near / np.linalg.norm(near)]])
+    for weights in (None, rng.random(len(rows))):
+        wanted = {"with_scatter": with_scatter, "with_curvature": True}
+        found = cpu.tangent_sums(rows, base, weights, **wanted)
+        expected = reference.tangent_sums(rows, base, weights, **wanted)
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
+        again = cpu.tangent_sums(rows.copy(), base, weights, **wanted)
+        for ours, theirs in zip(found, again, strict=True):
+            np.testing.assert_array_equal(ours, theirs)

@@ -503,7 +503,7 @@ def test_a_fit_of_the_other_kind_leaves_nothing_of_the_first():
     assert np.isfinite(changed.score(ROWS))
     changed.set_params(inference="gibbs").fit(ROWS[:60])
     assert not hasattr(changed, "lower_bounds_")
-    with pytest.raises(InputError, match="this model was fitted by Gibbs sampling. Make a new"):
+    with pytest.raises(InputError, match=r"this model was fitted by Gibbs sampling\. Make a new"):
         changed.set_params(inference="variational").partial_fit(ROWS)
 
 

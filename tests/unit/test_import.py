@@ -51,9 +51,14 @@ def test_dir_lists_the_public_names_and_rooms():
         "BayesianVonMisesFisherMixture",
         "DDPvMFMeans",
         "DPvMFMeans",
+        "DirichletProcessMixture",
+        "HierarchicalVonMisesFisherMixture",
+        "LINK_PRESETS",
+        "Links",
         "MultinomialMixture",
         "SoftKMeans",
         "SphericalKMeans",
+        "TemporalVonMisesFisherMixture",
         "VonMisesFisherMixture",
         "__version__",
         "datasets",
@@ -66,6 +71,7 @@ def test_dir_lists_the_public_names_and_rooms():
         "save",
         "select_max_angle",
         "suggest_max_angle",
+        "tune_links",
     ]
     assert dir(armillary) == expected
 

@@ -21,8 +21,8 @@ label becomes -2 - before, so that the label it had can be had back, and -1 stay
 **One row at a time.** Models in which rows open clusters are defined row by row. `walk` decides a list of rows that
 way from a table of their scores, and stops where a new direction is needed. See `fitting/optimistic.py`.
 
-**Links.** Every vector may change the sub-clusters that the next one meets, so they are learned one after the other from
-a `LinkForest`, by float64 cosines (`cpu/links.py`; the CPU alone has it, a plain form is in its tests).
+**Links.** Every vector may change the sub-clusters that the next one meets, so they are learned one after the other
+into a `LinkForest`, by float64 cosines (`cpu/links.py`; the CPU alone has it, a plain form is in its tests).
 
 **Softmax.** Responsibilities are exp(score - max) / sum; the evidence of a row is log sum exp score. Scores are
 float64, except that wide dense float32 rows are scored in float32 where vectors and offsets stay below
@@ -159,7 +159,7 @@ class Fate(IntEnum):
 
 
 class LinkRule(NamedTuple):
-    """Thresholds and limits of Links: s~(k, k') = base + slope g(k) g(k'), g(k) = 1/sqrt(1 + spread/k) (links.md, 1)."""
+    """Thresholds and limits of Links: s~(k, k') = base + slope g(k) g(k'), g(k) = 1/sqrt(1 + spread/k)."""
 
     joining: float  # T_s
     base: float  # T_c^2 (1 - rho)
@@ -415,6 +415,17 @@ class Kernels(Protocol):
 
     def quadratic_scores(self, rows: Block, rule: QuadraticRule, out: Float64Array) -> None:
         """Fill `out` (n, K) with the scores of dense rows, in float64."""
+
+    def tangent_sums(
+        self,
+        rows: Float64Array,
+        base: Float64Array,
+        weights: Float64Array | None,
+        *,
+        with_scatter: bool,
+        with_curvature: bool,
+    ) -> tuple[Float64Array, Float64Array, float, float, float]:
+        """`tangent_gaussian.row_sums` of float64 rows (n, D), in an order fixed by the block alone."""
 
     def find_anchors(self, labels: npt.NDArray[np.int32], first_row: int, anchors: Anchors) -> None:
         """Lower each cluster's anchor to its row with the lowest priority in this block, where that comes earlier.

@@ -382,6 +382,18 @@ def quadratic_scores(rows: Block, rule: QuadraticRule, out: Float64Array) -> Non
         out[:] = tangent_gaussian.scores(_float64(rows), rule.means, rule.roots, rule.offsets, rule.volume)
 
 
+def tangent_sums(
+    rows: Float64Array,
+    base: Float64Array,
+    weights: Float64Array | None,
+    *,
+    with_scatter: bool,
+    with_curvature: bool,
+) -> tuple[Float64Array, Float64Array, float, float, float]:
+    """The sums of the distributions."""
+    return tangent_gaussian.row_sums(rows, base, weights, with_scatter=with_scatter, with_curvature=with_curvature)
+
+
 def find_anchors(labels: npt.NDArray[np.int32], first_row: int, anchors: Anchors) -> None:
     """The lowest (priority, row) of each label."""
     numbers = first_row + np.arange(len(labels))

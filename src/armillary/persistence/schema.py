@@ -45,13 +45,18 @@ _TENSOR_DTYPES = frozenset(
 )
 
 
+# The kind of an array of int64, float64, datetime64 or strings: whatever can be put in order of time.
+TIMES = "times"
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """One fitted attribute."""
 
     name: str
-    kind: str  # "int", "float", "bool", "strings", or the dtype of an array, e.g. "float64"
-    # One letter per axis: K clusters, D features, N rows, C components, G nodes, S draws, T tracks, E events, and I or
+    kind: str  # "int", "float", "bool", "strings", `TIMES`, or the dtype of an array, e.g. "float64"
+    # One letter per axis: K clusters, D features, N rows, C components, G nodes, S draws, T tracks, E events, V nodes
+    # of a tree of which M are inner, U sub-clusters, H merges of these, P pairs, L names, R chains, Q pivots, and I or
     # J steps; a digit is a length.
     shape: str = ""
     is_required: bool = True
@@ -66,7 +71,7 @@ class ModelSchema:
 
 
 # Attributes that tell the length of an axis. An axis without one, N, is as long as in the first array that has it.
-_AXIS_TOLD_BY = {"n_clusters_": "K", "n_features_in_": "D"}
+_AXIS_TOLD_BY = {"n_clusters_": "K", "n_features_in_": "D", "n_subclusters_": "U"}
 
 # First in every model, so that K and D are known before the arrays are looked at.
 _EVERY_MODEL = (
@@ -163,6 +168,81 @@ MODELS: dict[str, ModelSchema] = {
             Field("partition_draw_", "int", is_required=False),
         ),
     ),
+    "HierarchicalVonMisesFisherMixture": ModelSchema(
+        home="armillary.models.hierarchical_vmf_mixture",
+        fields=(
+            *_EVERY_MODEL,
+            Field("labels_", "int32", "N"),
+            Field("parents_", "int64", "V"),
+            Field("weights_", "float64", "C"),
+            Field("means_", "float64", "CD"),
+            Field("concentrations_", "float64", "C"),
+            Field("concentration_deviations_", "float64", "C"),
+            Field("log_concentrations_", "float64", "C"),
+            Field("log_concentration_variances_", "float64", "C"),
+            Field("posterior_concentrations_", "float64", "C"),
+            Field("inner_means_", "float64", "MD"),
+            Field("inner_concentrations_", "float64", "M"),
+            Field("inner_concentration_deviations_", "float64", "M"),
+            Field("inner_posterior_concentrations_", "float64", "M"),
+            Field("weight_concentration_", "float"),
+            Field("mean_direction_", "float64", "D"),
+            Field("mean_concentration_", "float"),
+            Field("log_concentration_mean_", "float"),
+            Field("log_concentration_variance_", "float"),
+            Field("inner_log_concentration_mean_", "float"),
+            Field("inner_log_concentration_variance_", "float"),
+            Field("counts_", "float64", "C"),
+            Field("resultants_", "float64", "CD"),
+            Field("prior_directions_", "float64", "CD"),
+            Field("prior_concentrations_", "float64", "C"),
+            Field("expected_log_h_", "float64", "C"),
+            Field("natural_coefficients_", "float64", "C2"),
+            Field("grid_concentrations_", "float64", "GC"),
+            Field("grid_weights_", "float64", "GC"),
+            Field("grid_pulls_", "float64", "GC"),
+            Field("lower_bound_", "float"),
+            Field("lower_bounds_", "float64", "I"),
+            Field("n_iter_", "int"),
+            Field("converged_", "bool"),
+        ),
+    ),
+    "TemporalVonMisesFisherMixture": ModelSchema(
+        home="armillary.models.temporal_vmf_mixture",
+        fields=(
+            *_EVERY_MODEL,
+            Field("times_", TIMES, "T"),
+            Field("labels_", "int32", "N"),
+            Field("means_", "float64", "TCD"),
+            Field("mean_concentrations_", "float64", "TC"),
+            Field("concentrations_", "float64", "C"),
+            Field("concentration_deviations_", "float64", "C"),
+            Field("log_concentrations_", "float64", "C"),
+            Field("log_concentration_variances_", "float64", "C"),
+            Field("expected_log_h_", "float64", "C"),
+            Field("nodes_", "float64", "GC"),
+            Field("node_weights_", "float64", "GC"),
+            Field("weights_", "float64", "C"),
+            Field("slice_weights_", "float64", "TC"),
+            Field("expected_log_weights_", "float64", "TC"),
+            Field("counts_", "float64", "TC"),
+            Field("total_counts_", "float64", "C"),
+            Field("projections_", "float64", "C"),
+            Field("weight_concentration_", "float"),
+            Field("mean_direction_", "float64", "D"),
+            Field("mean_concentration_", "float"),
+            Field("log_concentration_mean_", "float"),
+            Field("log_concentration_variance_", "float"),
+            Field("drift_concentration_", "float"),
+            Field("drift_angle_", "float"),
+            Field("lower_bound_", "float"),
+            Field("lower_bounds_", "float64", "I"),
+            Field("n_iter_", "int"),
+            Field("converged_", "bool"),
+            Field("n_slices_", "int"),
+            Field("seed_", "int"),
+        ),
+    ),
     "SoftKMeans": ModelSchema(
         home="armillary.models.soft_kmeans",
         fields=(*_EVERY_MODEL, *_EVERY_MIXTURE, Field("means_", "float64", "CD"), Field("variance_", "float")),
@@ -170,6 +250,53 @@ MODELS: dict[str, ModelSchema] = {
     "MultinomialMixture": ModelSchema(
         home="armillary.models.multinomial_mixture",
         fields=(*_EVERY_MODEL, *_EVERY_MIXTURE, Field("feature_probabilities_", "float64", "CD")),
+    ),
+    "Links": ModelSchema(
+        home="armillary.models.links",
+        fields=(
+            *_EVERY_MODEL,
+            Field("labels_", "int64", "N"),
+            Field("nodes_", "int64", "N"),
+            Field("n_subclusters_", "int"),
+            Field("n_vectors_", "int"),
+            Field("next_id_", "int"),
+            Field("next_subcluster_", "int"),
+            Field("resultants_", "float64", "UD"),
+            Field("counts_", "float64", "U"),
+            Field("subcluster_numbers_", "int64", "U"),
+            Field("subcluster_ids_", "int64", "U"),
+            Field("subcluster_parents_", "int64", "U"),
+            Field("is_pinned_", "bool", "U"),
+            Field("last_seen_", "int64", "U"),
+            Field("history_", "int64", "E4"),
+            Field("joins_", "int64", "H2"),
+            Field("apart_", "int64", "P2"),
+            Field("named_ids_", "int64", "L"),
+            Field("names_", "strings", "L"),
+        ),
+    ),
+    "DirichletProcessMixture": ModelSchema(
+        home="armillary.models.dirichlet_process_mixture",
+        fields=(
+            *_EVERY_MODEL,
+            Field("labels_", "int32", "N"),
+            Field("weights_", "float64", "K"),
+            Field("means_", "float64", "KD"),
+            Field("covariances_", "float64", "KDD", is_required=False),
+            Field("concentrations_", "float64", "K", is_required=False),
+            Field("trace_", "float64", "RI3"),
+            Field("sample_labels_", "int32", "SN"),
+            Field("partition_draw_", "int"),
+            Field("expected_loss_", "float"),
+            Field("spread_", "float"),
+            Field("degrees_of_freedom_", "float"),
+            Field("weight_concentration_", "float"),
+            Field("n_discarded_", "int"),
+            Field("chain_labels_", "int32", "RN"),
+            Field("chain_pivots_", "float64", "QD"),
+            Field("chain_alphas_", "float64", "R"),
+            Field("seed_", "int"),
+        ),
     ),
     "DDPvMFMeans": ModelSchema(
         home="armillary.models.ddp_vmf_means",
@@ -237,7 +364,7 @@ def check_fields(model: str, values: Mapping[str, Any], place: str, way_out: str
         value = values[name]
         for axis, length in zip(field.shape, np.shape(value), strict=False):
             lengths.setdefault(axis, length)
-        rule, got = _rule(field, lengths), _described(value)
+        rule, got = _rule(field, lengths), _described(value, is_times=field.kind == TIMES)
         if got != rule:
             raise ArchiveError(f"`{name}` of {model} must be {rule}; {place} has {got}. {way_out}")
         if name in _AXIS_TOLD_BY:
@@ -251,12 +378,13 @@ def _rule(field: Field, lengths: Mapping[str, int]) -> str:
     return f"{field.kind} of shape {tuple(lengths.get(axis, axis) for axis in field.shape)}"
 
 
-def _described(value: Any) -> str:
+def _described(value: Any, *, is_times: bool = False) -> str:
     """What a value is, in the words of `_rule`."""
     if isinstance(value, np.ndarray):
-        return f"{value.dtype.name} of shape {value.shape}"
+        is_time = is_times and (value.dtype.kind == "M" or value.dtype in (np.int64, np.float64))
+        return f"{TIMES if is_time else value.dtype.name} of shape {value.shape}"
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return f"strings of shape {(len(value),)}"
+        return f"{TIMES if is_times else 'strings'} of shape {(len(value),)}"
     return f"one {type(value).__name__}"
 
 
@@ -267,7 +395,8 @@ def to_json(value: Any, path: str, tensors: dict[str, Array]) -> Json:
     """A parameter's value as JSON that `from_json` turns back; its arrays go into `tensors` under `path`.
 
     None, bool, int, finite float, str and list stand for themselves. JSON has no word for the others, so each is an
-    object with one key: {"float": "inf"}, {"tuple": [...]}, {"dict": [[key, value], ...]}, {"tensor": "params/init"}.
+    object with one key: {"float": "inf"}, {"tuple": [...]}, {"dict": [[key, value], ...]}, {"tensor": "params/init"},
+    {"dates": ["times_", "D"]} for a tensor of dates counted in a unit of NumPy's.
 
     TypeError, with the name of the type, where a value has no place in a file.
     """
@@ -286,6 +415,10 @@ def to_json(value: Any, path: str, tensors: dict[str, Array]) -> Json:
     if type(value) in (np.ndarray, np.memmap) and value.dtype.name in _TENSOR_DTYPES:
         tensors[path] = value
         return {"tensor": path}
+    if type(value) is np.ndarray and value.dtype.kind == "M" and value.dtype.isnative:
+        unit, count = np.datetime_data(value.dtype)
+        tensors[path] = value.astype(np.int64)
+        return {"dates": [path, unit if count == 1 else f"{count}{unit}"]}
     raise TypeError(type(value).__name__)
 
 
@@ -313,4 +446,7 @@ def from_json(value: Any, tensors: dict[str, Array]) -> Any:
             return {key: from_json(item, tensors) for key, item in content}
         case "tensor":
             return tensors.pop(content)
+        case "dates":
+            path, unit = content
+            return tensors.pop(path).astype(f"datetime64[{unit}]")
     raise ValueError(tag)

@@ -19,7 +19,7 @@ from armillary.kernels.contract import FLOAT32_SLOPE_LIMIT, AffineRule, Anchors,
 from armillary.kernels.cpu import bounds as bound_kernels
 from armillary.kernels.cpu import choose, dense, gibbs, quadratic, sequential, sparse
 from armillary.kernels.cpu.simd import CACHE_LINE
-from armillary.points import Block, SparseBlock
+from armillary.points import Block, SparseBlock, cut
 
 # Up to this many columns the compiled tile loop beats BLAS (see benchmarks/kernels.py).
 SMALL_DIMENSION = 16
@@ -415,6 +415,7 @@ walk = sequential.walk
 gibbs_sweep = gibbs.gibbs_sweep
 quadratic_scores = quadratic.scores
 find_anchors = quadratic.find_anchors
+tangent_sums = quadratic.tangent_sums
 
 
 def draw_anchored(
@@ -429,6 +430,9 @@ def draw_anchored(
     if isinstance(rule, QuadraticRule):
         quadratic.draw_anchored(rows, rule, anchors, key, first_row, labels)
         return
-    table = np.empty((len(labels), len(rule.offsets)))
-    scores(rows, prepare(rule), table)
-    quadratic.choose_anchored(table, anchors, key, first_row, labels)
+    prepared = prepare(rule)
+
+    def fill(part: slice, table: Float64Array) -> None:
+        scores(cut(rows, part.start, part.stop), prepared, table)
+
+    quadratic.choose_anchored(fill, len(rule.offsets), anchors, key, first_row, labels)

@@ -1,0 +1,156 @@
+"""Mansfield et al. (2018), Links: a high-dimensional online clustering method, on real voice and face embeddings.
+
+    python papers/mansfield2018_links/run.py                      all, about fifteen minutes: results, claims, pictures
+    python papers/mansfield2018_links/run.py --only "faces, centred"    one set; the others are those of the last run
+    python papers/mansfield2018_links/run.py --toy                a few seconds, for the tests
+
+The paper gives no numbers of its own. Each clusterer is tuned on one half of the persons and answers streams of the
+other half, in the same orders, and the other way round. Recorded embeddings are read where ARMILLARY_SHARED_DATA names
+the data folder; without it a drawn stream stands in for them, which the results say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import claims
+import methods
+import numpy as np
+import pictures
+import sklearn
+from rich.console import Console
+from rich.table import Table
+
+import armillary
+import streams
+from armillary.metrics import matched_accuracy_score
+
+HERE = Path(__file__).parent
+CONSOLE = Console()
+NO_DATA = "ARMILLARY_SHARED_DATA does not name a data folder"
+TEST_ORDERS = (10, 11, 12)
+N_CHECKPOINTS = 12
+
+
+def shared_data() -> Path | None:
+    """The folder with recorded data, where there is one."""
+    named = os.environ.get("ARMILLARY_SHARED_DATA")
+    return Path(named) if named and Path(named).is_dir() else None
+
+
+def measure(ids: np.ndarray, persons: np.ndarray, seconds: float) -> dict[str, Any]:
+    """Accuracy and number of ids as functions of the vectors seen."""
+    places = np.unique(np.linspace(0, len(ids), N_CHECKPOINTS + 1).astype(int)[1:])
+    return {
+        "n_seen": places.tolist(),
+        "accuracy": [matched_accuracy_score(persons[:n], ids[:n]) for n in places],
+        "n_ids": [len(np.unique(ids[:n])) for n in places],
+        "n_persons": [len(np.unique(persons[:n])) for n in places],
+        "final_accuracy": matched_accuracy_score(persons, ids),
+        "microseconds": 1e6 * seconds / len(ids),
+    }
+
+
+def direction(name: str, tuning: streams.Stream, test: streams.Stream, peers: Any) -> dict[str, Any]:
+    """All methods, tuned on one half and tested on the other."""
+    orders = [tuning.order(seed) for seed in methods.TUNING_ORDERS]
+    made, settings = methods.links_methods(tuning, orders)
+    made[methods.LEADER] = methods.one_pass(tuning, orders)
+    made[methods.KMEANS] = methods.kmeans()
+    if peers is not None:
+        made |= methods.peer_methods(peers, name, tuning, orders, settings)
+    found: dict[str, Any] = {}
+    for method, (chosen, answer) in made.items():
+        runs = []
+        for seed in TEST_ORDERS:
+            order = test.order(seed)
+            ids, seconds = answer(test.rows[order], test.n_persons)
+            runs.append(measure(ids, test.persons[order], seconds))
+        found[method] = {"settings": chosen, "runs": runs}
+        accuracy, spent = (np.mean([run[what] for run in runs]) for what in ("final_accuracy", "microseconds"))
+        CONSOLE.print(f"  {method}: accuracy {accuracy:.3f}, {spent:.0f} us a vector")
+    return {"n_vectors": len(test.rows), "n_persons": test.n_persons, "methods": found}
+
+
+def both_directions(name: str, stream: streams.Stream, peers: Any) -> dict[str, Any]:
+    """Each half is tuned on once."""
+    CONSOLE.print(f"{name}: {len(stream.rows):,} x {stream.rows.shape[1]}, {stream.n_persons} persons")
+    first, second = stream.halves()
+    return {
+        "shape": list(stream.rows.shape),
+        "n_persons": stream.n_persons,
+        "directions": [direction(name, first, second, peers), direction(name, second, first, peers)],
+    }
+
+
+def clean(value: Any) -> Any:
+    """Ready for JSON: numbers with six digits."""
+    if isinstance(value, dict):
+        return {key: clean(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(item) for item in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def main() -> None:
+    """Compute, draw, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=list(streams.SETS), help="compute one set")
+    parser.add_argument("--toy", action="store_true", help="a drawn stream, without peers")
+    parser.add_argument("--output", type=Path, help="a folder; by default this one, or a temporary one without data")
+    arguments = parser.parse_args()
+    folder = None if arguments.toy else shared_data()
+    output: Path = arguments.output or (
+        HERE if folder is not None else Path(tempfile.gettempdir()) / "armillary-papers" / HERE.name
+    )
+    output.mkdir(parents=True, exist_ok=True)
+    peers, without = None, "toy run"
+    if not arguments.toy:
+        try:
+            peers = methods.Peers(n_threads=1)
+        except (OSError, subprocess.CalledProcessError) as error:
+            without = f"linkscluster and river could not be installed: {error}"
+            CONSOLE.print(without)
+    begin = time.perf_counter()
+    if folder is None:
+        CONSOLE.print(f"Recorded embeddings are skipped: {NO_DATA}. A drawn stream stands in for them.")
+        sets = {"drawn": both_directions("drawn", streams.drawn(), peers)}
+    else:
+        names = [arguments.only] if arguments.only else list(streams.SETS)
+        sets = {name: both_directions(name, streams.SETS[name](folder), peers) for name in names}
+    if peers is not None:
+        peers.close()
+    stored = output / "results.json"
+    if arguments.only and stored.exists():
+        last = json.loads(stored.read_text())["sets"]
+        sets = {name: sets.get(name, last.get(name)) for name in streams.SETS if name in sets or name in last}
+    about = {
+        "data": "recorded" if folder else f"drawn: {NO_DATA}",
+        "peers": "run beside" if peers is not None else without,
+        "seconds": round(time.perf_counter() - begin, 1),
+        "python": platform.python_version(),
+        "armillary": armillary.__version__,
+        "numpy": np.__version__,
+        "scikit-learn": sklearn.__version__,
+    }
+    results = clean({"about": about, "sets": sets})
+    stored.write_text(json.dumps(results, indent=1) + "\n")
+    (output / "claims.md").write_text(claims.page(results))
+    for name, entry in results["sets"].items():
+        pictures.save(pictures.over_time(name, entry), output / f"{name.replace(', ', ' ').replace(' ', '_')}.png")
+    table = Table("claim", "measured", "status", title="Mansfield et al. 2018", show_lines=True)
+    for claim, _, _, measured, status in claims.lines(results):
+        table.add_row(claim, measured, status)
+    CONSOLE.print(table)
+
+
+if __name__ == "__main__":
+    main()

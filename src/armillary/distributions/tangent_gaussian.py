@@ -1,0 +1,198 @@
+"""A Gaussian in the tangent space of the sphere at its mean, brought to the sphere by the exponential map.
+
+Story        y ~ N(0, Sigma) in T_mu, x = Exp_mu(y); lengths beyond pi are not modelled         dp_tgmm.md, 2.1 to 2.3
+Density      f(x) = N(Log_mu(x); 0, Sigma) (theta / sin theta)^(p-1), p = D - 1, theta = angle(x, mu)    2.2, (A)
+Volume       (theta / sin theta)^(p-1) turns a density in the tangent space into one on the sphere. The paper leaves it
+             out; f then does not integrate to one, by a factor that depends on Sigma and falls fast with D
+Scatter      S_mu = sum_i Log_mu(x_i) Log_mu(x_i)', and how it moves to another base point      5, (E)
+
+Covariances are kept in ambient form, (D, D) of rank p with mu in their null space, so nothing depends on a frame. At
+the antipode of mu every direction leads back: quadratic forms and scatters take the average over directions, and sin
+theta is held at 1e-7 or above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from armillary._typing import Float64Array
+from armillary.geometry import sphere
+
+# Below this sine a row is its base point or the antipode, to all the digits that a log map has.
+LEAST_SINE = 1e-7
+# Angles whose cotangent is taken lie between these.
+LEAST_ANGLE, MOST_ANGLE = 1e-4, np.pi - 1e-3
+
+
+class TangentGaussian(NamedTuple):
+    """Parameters of one law."""
+
+    mean: Float64Array  # (D,) unit
+    covariance: Float64Array  # (D, D) in the tangent space of the mean
+    root: Float64Array  # (p, D) W with W' W the pseudo-inverse of the covariance and W mean = 0
+    log_determinant: float  # of the covariance within the tangent space
+
+    @classmethod
+    def of(cls, mean: Float64Array, covariance: Float64Array) -> TangentGaussian:
+        """From a covariance (p, p) in the coordinates of `sphere.tangent_frame(mean)`."""
+        frame = sphere.tangent_frame(mean)
+        lower = np.linalg.cholesky(covariance)
+        root = solve_triangular(lower, frame.T, lower=True)
+        return cls(mean, frame @ covariance @ frame.T, root, 2.0 * float(np.log(np.diag(lower)).sum()))
+
+
+class LogMap(NamedTuple):
+    """Rows seen from a base point."""
+
+    vectors: Float64Array  # (..., D) tangent vectors that lead to the rows; 0 for an antipode
+    angles: Float64Array  # (...) their lengths, theta
+    log_stretch: Float64Array  # (...) log(theta / sin theta)
+    is_antipode: Float64Array  # (...) 1 where the row has no direction, else 0
+
+
+def log_map(rows: Float64Array, base: Float64Array) -> LogMap:
+    """The log map of unit rows at base points, (..., D), with an answer everywhere; see `LogMap`."""
+    cosine = rows @ base if base.ndim == 1 else np.vecdot(rows, base)
+    across = rows - cosine[..., None] * base
+    sine = np.sqrt(np.vecdot(across, across))
+    angles = np.arctan2(sine, cosine)
+    is_near = sine < LEAST_SINE
+    is_antipode = is_near & (cosine < 0.0)
+    stretch = np.where(is_near & ~is_antipode, 1.0 + angles * angles / 6.0, angles / np.maximum(sine, LEAST_SINE))
+    vectors = np.where(is_antipode, 0.0, stretch)[..., None] * across
+    return LogMap(vectors, angles, np.log(stretch), is_antipode.astype(np.float64))
+
+
+def scatter_of(seen: LogMap, base: Float64Array, weights: Float64Array | None = None) -> Float64Array:
+    """sum_i w_i Log(x_i) Log(x_i)' (D, D) at one base point, weights 1 where None."""
+    weighted = seen.vectors if weights is None else weights[:, None] * seen.vectors
+    scatter = weighted.T @ seen.vectors
+    if seen.is_antipode.any():
+        squares = seen.is_antipode * seen.angles**2
+        scatter += float(squares.sum() if weights is None else squares @ weights) * _round(base)
+    return np.asarray(scatter)
+
+
+class RowSums(NamedTuple):
+    """Sums over rows seen from one base point."""
+
+    vector: Float64Array  # (D,) sum w Log(x)
+    scatter: Float64Array  # (D, D) sum w Log(x) Log(x)', 0 where not asked for
+    log_stretch: float  # sum w log(theta / sin theta), with the scatter
+    # of the curvature of the posterior of a mean (dp_tgmm.md, 4), with a = theta held off 0 and k = cot a held off
+    # infinity: sum a k, and sum f2 + (p - 1) f1 k with f1 = 1/a - k, f2 = 1 + k^2 - 1/a^2; 0 where not asked for
+    bend: float
+    sway: float
+
+
+def row_sums(
+    rows: Float64Array,
+    base: Float64Array,
+    weights: Float64Array | None = None,
+    *,
+    with_scatter: bool = True,
+    with_curvature: bool = False,
+) -> RowSums:
+    """Sums of unit rows (n, D) at `base` (D,), weights (n,) being 1 where None."""
+    seen = log_map(rows, base)
+    vector = seen.vectors.sum(axis=0) if weights is None else weights @ seen.vectors
+    scatter, log_stretch = np.zeros((len(base), len(base))), 0.0
+    if with_scatter:
+        scatter = scatter_of(seen, base, weights)
+        log_stretch = float(seen.log_stretch.sum() if weights is None else weights @ seen.log_stretch)
+    if not with_curvature:
+        return RowSums(vector, scatter, log_stretch, 0.0, 0.0)
+    a = np.maximum(seen.angles, LEAST_ANGLE)
+    k = 1.0 / np.tan(np.minimum(a, MOST_ANGLE))
+    sway = 1.0 + k * k - 1.0 / (a * a) + (len(base) - 2.0) * (1.0 / a - k) * k
+    return RowSums(vector, scatter, log_stretch, float(np.sum(a * k)), float(np.sum(sway)))
+
+
+def squares_of(seen: LogMap, base: Float64Array) -> Float64Array:
+    """Log(x) Log(x)' (..., D, D) of each row alone, at base points (..., D)."""
+    squares = seen.vectors[..., :, None] * seen.vectors[..., None, :]
+    if seen.is_antipode.any():
+        squares += (seen.is_antipode * seen.angles**2)[..., None, None] * _round(base)
+    return np.asarray(squares)
+
+
+def _round(base: Float64Array) -> Float64Array:
+    """u u' averaged over the unit tangent vectors u at a base point: (..., D, D)."""
+    dimension = base.shape[-1]
+    return (np.eye(dimension) - base[..., :, None] * base[..., None, :]) / (dimension - 1.0)
+
+
+def log_density(
+    laws: Sequence[TangentGaussian],
+    rows: Float64Array,
+    *,
+    volume_factor: bool = True,
+    by: Callable[..., Float64Array] | None = None,
+) -> Float64Array:
+    """Log densities (n, K) of unit rows (n, D), in nats with respect to surface measure.
+
+    Without the volume factor the values are those of the paper's pseudo-likelihood, which is no density on the sphere.
+    `by` takes the place of `scores`.
+    """
+    p = rows.shape[1] - 1
+    means, roots = np.array([law.mean for law in laws]), np.array([law.root for law in laws])
+    heights = -0.5 * (p * np.log(2.0 * np.pi) + np.array([law.log_determinant for law in laws]))
+    return (by or scores)(rows, means, roots, heights, p - 1.0 if volume_factor else 0.0)
+
+
+def scores(
+    rows: Float64Array, means: Float64Array, roots: Float64Array, heights: Float64Array, volume: float
+) -> Float64Array:
+    """heights_k - |g roots_k x|^2 / 2 + volume log g, (n, K), with g = theta / sin theta; roots are (K, p, D)."""
+    cosines = np.clip(rows @ means.T, -1.0, 1.0)
+    whitened = (rows @ roots.reshape(-1, rows.shape[1]).T).reshape(len(rows), *roots.shape[:2])
+    # the angle and its sine come from one rounded cosine, so their ratio has all its digits near the mean
+    angles = np.arccos(cosines)
+    sines = np.sqrt((1.0 - cosines) * (1.0 + cosines))
+    is_near = sines < LEAST_SINE
+    stretch = np.where(is_near & (cosines > 0.0), 1.0, angles / np.maximum(sines, LEAST_SINE))
+    average = angles**2 * np.sum(roots**2, axis=(1, 2)) / roots.shape[1]
+    squares = np.where(is_near & (cosines < 0.0), average, stretch**2 * np.vecdot(whitened, whitened))
+    return np.asarray(heights - 0.5 * squares + volume * np.log(stretch))
+
+
+def sample(law: TangentGaussian, size: int, generator: np.random.Generator) -> Float64Array:
+    """Draws (size, D), conditioned on tangent vectors shorter than pi."""
+    frame = sphere.tangent_frame(law.mean)
+    root = frame @ np.linalg.cholesky(frame.T @ law.covariance @ frame)
+    drawn = np.empty((0, len(law.mean)))
+    while len(drawn) < size:
+        tangents = generator.standard_normal((size - len(drawn), len(law.mean) - 1)) @ root.T
+        kept = tangents[np.linalg.norm(tangents, axis=1) < np.pi]
+        drawn = np.concatenate([drawn, sphere.exp(kept, law.mean)])
+    return drawn
+
+
+class TangentSums(NamedTuple):
+    """What is left of n rows: their number, a base point near their mean, and their scatter there."""
+
+    n_rows: float
+    base: Float64Array  # (D,)
+    scatter: Float64Array  # (D, D)
+
+    def moved(self, base: Float64Array) -> TangentSums:
+        """The sums at another base point, approximately: S_mu = P S_m P' + n u u' with u = Log_mu(m).
+
+        Exact in flat space where `base` is the mean of the rows. On the sphere the error relative to the term added is
+        of the order of |u|^2 + (p - 1) sigma^2/3: good enough to choose pairs of clusters by, not to accept a move.
+        """
+        shift = sphere.log(self.base, base)
+        # rows of a matrix move by P, so its columns do when it is turned over
+        carried = sphere.transport(sphere.transport(self.scatter, self.base, base).T, self.base, base)
+        return TangentSums(self.n_rows, base, carried + self.n_rows * np.outer(shift, shift))
+
+    def merged(self, other: TangentSums) -> TangentSums:
+        """The sums of both sets at the point that divides the geodesic between their bases by their counts."""
+        share = other.n_rows / (self.n_rows + other.n_rows)
+        base = sphere.geodesic(self.base, other.base, share)
+        here, there = self.moved(base), other.moved(base)
+        return TangentSums(self.n_rows + other.n_rows, base, here.scatter + there.scatter)

@@ -1,0 +1,315 @@
+"""One fit of a Dirichlet-process mixture: parameters, component, start, chains in lock-step, draws."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary._typing import Float64Array, IntArray
+from armillary.distributions.components import Component
+from armillary.distributions.gaussian_component import GaussianComponent
+from armillary.distributions.tangent_component import TangentComponent
+from armillary.distributions.vmf_component import VmfComponent, log_grid
+from armillary.exceptions import InputError, ParameterError
+from armillary.fitting.dirichlet_process import Clusters, rough_labels, typical_spread
+from armillary.fitting.events import Emitter
+from armillary.fitting.passes import Passes
+from armillary.models._dirichlet_process_chains import (
+    AlphaPrior,
+    Chain,
+    FiniteChain,
+    RestaurantChain,
+    Setting,
+    SplitMergeChain,
+)
+from armillary.models._dirichlet_process_start import (
+    GROW,
+    NO_WARM_UP,
+    SETTLE,
+    WarmUp,
+    draw_pivots,
+    merge_greedily,
+    n_seeds,
+)
+from armillary.models._subclusters import SubclusterChain
+from armillary.points import Points
+from armillary.random import Stream
+from armillary.validation import check_choice, check_integer, check_positive
+
+COMPONENTS = ("tangent_gaussian", "gaussian", "vmf")
+SAMPLERS: dict[str, type[Chain]] = {
+    "split_merge": SplitMergeChain,
+    "subclusters": SubclusterChain,
+    "finite": FiniteChain,
+    "crp": RestaurantChain,
+}
+_INITS = ("k-means", "one")
+# Pieces of k-means are smaller than clusters (dp_tgmm.md, 10).
+_SPREAD_OF_PIECES = 2.0
+_SPREAD_OTHERWISE = 0.1
+# Duplicate rows have no scatter; the prior must keep a covariance positive definite.
+_LEAST_SCALE = 1e-10
+# Concentrations of von Mises-Fisher components: from a cluster that covers the sphere to one of 0.2 degrees.
+_LEAST_CONCENTRATION, _MOST_CONCENTRATION, _N_CONCENTRATIONS = 0.25, 1e5, 128
+
+
+class Draws(NamedTuple):
+    """What H chains left: S draws of labels, every sweep's trace, and where each chain stands."""
+
+    labels: npt.NDArray[np.int32]  # (S, N) kept draws, all of the first chain first
+    trace: Float64Array  # (H, sweeps, 3) clusters, alpha, log joint
+    chain_labels: npt.NDArray[np.int32]  # (H, N)
+    chain_pivots: Float64Array  # (sum of the chains' clusters, D), or (0, D)
+    chain_alphas: Float64Array  # (H,)
+
+
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """Checked constructor parameters."""
+
+    component: str
+    sampler: str
+    alpha: float
+    alpha_prior: AlphaPrior | None
+    spread: float | None  # None: from the rows
+    degrees: float
+    volume_factor: bool
+    init: str | int | IntArray
+    n_components: int
+    n_attempts: int
+    n_chains: int
+    n_burn_in: int
+    n_samples: int
+    thin: int
+    max_seconds: float
+
+    @classmethod
+    def check(cls, model: Any, points: Points) -> Parameters:
+        """The parameters of `model`, or an error that names the wrong one."""
+        who = type(model).__name__
+        component = check_choice(model.component, "component", who, COMPONENTS)
+        sampler = check_choice(model.sampler, "sampler", who, tuple(SAMPLERS))
+        update = check_choice(model.weight_concentration, "weight_concentration", who, ("fixed", "resampled"))
+        if update == "resampled" and sampler == "finite":
+            raise ParameterError(
+                f'`weight_concentration` of {who} must be "fixed" with sampler="finite"; got "resampled", whose step '
+                "is for the Dirichlet process. Choose another sampler."
+            )
+        return cls(
+            component=component,
+            sampler=sampler,
+            alpha=check_positive(model.weight_concentration_prior, "weight_concentration_prior", who, is_finite=True),
+            alpha_prior=AlphaPrior() if update == "resampled" else None,
+            spread=_check_spread(model.spread_prior, who),
+            degrees=_check_degrees(model.degrees_of_freedom_prior, component, points.n_features, who),
+            volume_factor=bool(model.volume_factor),
+            init=_check_init(model.init, points, who),
+            n_components=check_integer(model.n_components, "n_components", who, low=1),
+            n_attempts=check_integer(model.n_attempts, "n_attempts", who, low=0),
+            n_chains=check_integer(model.n_chains, "n_chains", who, low=1),
+            n_burn_in=check_integer(model.n_burn_in, "n_burn_in", who, low=0),
+            n_samples=check_integer(model.n_samples, "n_samples", who, low=1),
+            thin=check_integer(model.thin, "thin", who, low=1),
+            max_seconds=np.inf
+            if model.max_seconds is None
+            else check_positive(model.max_seconds, "max_seconds", who, hint="None does not stop."),
+        )
+
+    @property
+    def warm_up(self) -> WarmUp:
+        """Sweeps before the burn-in; the other samplers have none."""
+        if self.sampler != "split_merge":
+            return NO_WARM_UP
+        return GROW if isinstance(self.init, str) and self.init == "one" else SETTLE
+
+    @property
+    def n_first(self) -> int:
+        """Sweeps before the first that may be kept."""
+        return self.warm_up.n_sweeps + self.n_burn_in
+
+    def n_sweeps(self, n_samples: int) -> int:
+        """All sweeps that give so many draws."""
+        return self.n_first + n_samples * self.thin
+
+    def n_kept(self, n_sweeps: int) -> int:
+        """Draws of a chain kept among so many sweeps."""
+        return max(n_sweeps - self.n_first, 0) // self.thin
+
+
+def make_component(kind: str, n_features: int, spread: float, degrees: float, *, volume_factor: bool) -> Component:
+    """The component whose clusters have about this spread; von Mises-Fisher ones have a grid instead."""
+    if kind == "vmf":
+        grid = log_grid(_LEAST_CONCENTRATION, _MOST_CONCENTRATION * max(1.0, n_features / 3.0), _N_CONCENTRATIONS)
+        return VmfComponent.uniform(n_features, grid)
+    # E[Sigma] = spread^2 I
+    scale = max((degrees - _covariance_dimension(kind, n_features) - 1.0) * spread**2, _LEAST_SCALE)
+    if kind == "gaussian":
+        return GaussianComponent(n_features, scale, degrees)
+    return TangentComponent(n_features, scale, degrees, volume_factor)
+
+
+def _covariance_dimension(component: str, n_features: int) -> int:
+    return n_features if component == "gaussian" else n_features - 1
+
+
+def _check_spread(spread: Any, who: str) -> float | None:
+    if isinstance(spread, str) and spread == "auto":
+        return None
+    hint = '"auto" takes it from the rows. It is a standard deviation in radians.'
+    return check_positive(spread, "spread_prior", who, is_finite=True, hint=hint)
+
+
+def _check_degrees(degrees: Any, component: str, n_features: int, who: str) -> float:
+    dimension = _covariance_dimension(component, n_features)
+    if degrees is None:
+        return dimension + 3.0
+    number = check_positive(degrees, "degrees_of_freedom_prior", who, is_finite=True)
+    if not number > dimension + 1:
+        raise ParameterError(
+            f"`degrees_of_freedom_prior` of {who} must be above {dimension + 1}, where the mean covariance exists; "
+            f"got {degrees!r}. None takes {dimension + 3}."
+        )
+    return number
+
+
+def _check_init(init: Any, points: Points, who: str) -> str | int | IntArray:
+    if isinstance(init, str):
+        return check_choice(init, "init", who, _INITS, hint="Or give a number of clusters, or labels.")
+    if np.ndim(init) == 0:
+        number = check_integer(init, "init", who, low=1, hint="Or 'k-means', 'one', or labels.")
+        if number > points.n_rows:
+            raise InputError(
+                f"`init` of {who} must not exceed the number of rows; got init={number} and n_samples={points.n_rows}. "
+                "Start from fewer clusters."
+            )
+        return number
+    labels = np.asarray(init)
+    if labels.shape != (points.n_rows,) or labels.dtype.kind not in "iu":
+        raise InputError(
+            f"`init` of {who} must hold one integer for each of the {points.n_rows} rows where it is labels; "
+            f"got shape {labels.shape} of {labels.dtype}. The labels of any clustering will do."
+        )
+    return labels
+
+
+# ------------------------------------------------------------------------------------------------ start
+
+
+def first_partition(passes: Passes, parameters: Parameters, stream: Stream, number: int) -> Clusters:
+    """The clusters a chain starts from, before greedy merges."""
+    n_rows = passes.points.n_rows
+    generator = stream.generator("dp start", number)
+    if isinstance(parameters.init, np.ndarray):
+        return Clusters(passes, parameters.init)
+    if isinstance(parameters.init, int):
+        return Clusters(passes, rough_labels(passes, parameters.init, generator))
+    if parameters.init == "one":
+        return Clusters(passes, np.zeros(n_rows, dtype=np.int32))
+    n_clusters = n_seeds(n_rows)
+    if parameters.sampler == "finite":
+        n_clusters = min(n_clusters, parameters.n_components)
+    return Clusters(passes, rough_labels(passes, n_clusters, generator))
+
+
+def guess_spread(passes: Passes, parameters: Parameters, stream: Stream) -> float:
+    """The standard deviation in each direction that clusters are expected to have: given, or from pieces of k-means."""
+    if parameters.spread is not None:
+        return parameters.spread
+    pieces = rough_labels(passes, n_seeds(passes.points.n_rows), stream.generator("dp start", 0))
+    return _SPREAD_OF_PIECES * typical_spread(Clusters(passes, pieces), _SPREAD_OTHERWISE / _SPREAD_OF_PIECES)
+
+
+def first_chains(passes: Passes, parameters: Parameters, component: Component, stream: Stream) -> list[Chain]:
+    """Chains before their first sweep."""
+    chains = []
+    for number in range(parameters.n_chains):
+        clusters = first_partition(passes, parameters, stream, number)
+        if isinstance(parameters.init, str) and parameters.init == "k-means":
+            merge_greedily(component, clusters, parameters.alpha)
+        if parameters.sampler == "finite" and len(clusters) > parameters.n_components:
+            raise ParameterError(
+                f"`n_components` of {passes.points.who} must be at least the number of clusters that the chain starts "
+                f"with; got n_components={parameters.n_components} and {len(clusters)} clusters. Raise it, or start "
+                "from fewer clusters (init)."
+            )
+        pivots = draw_pivots(component, clusters, stream.generator("dp first pivots", number))
+        setting = make_setting(passes, parameters, component, stream, number)
+        chains.append(SAMPLERS[parameters.sampler](setting, clusters, pivots, parameters.alpha))
+    return chains
+
+
+def make_setting(passes: Passes, parameters: Parameters, component: Component, stream: Stream, number: int) -> Setting:
+    """What one chain is told."""
+    return Setting(
+        component,
+        passes,
+        stream,
+        number,
+        n_attempts=parameters.n_attempts,
+        n_components=parameters.n_components,
+        warm_up=parameters.warm_up,
+        alpha_prior=parameters.alpha_prior,
+    )
+
+
+def restored_chains(
+    passes: Passes, parameters: Parameters, component: Component, stream: Stream, draws: Draws
+) -> list[Chain]:
+    """Chains as they stood after their last sweep."""
+    chains = []
+    pivots = iter(draws.chain_pivots)
+    for number, labels in enumerate(draws.chain_labels):
+        clusters = Clusters(passes, labels)
+        own = [next(pivots) if len(draws.chain_pivots) else None for _ in range(len(clusters))]
+        setting = make_setting(passes, parameters, component, stream, number)
+        alpha = float(draws.chain_alphas[number])
+        n_sweeps = draws.trace.shape[1]
+        chains.append(SAMPLERS[parameters.sampler](setting, clusters, own, alpha, n_sweeps=n_sweeps))
+    return chains
+
+
+# ------------------------------------------------------------------------------------------------ chains
+
+
+def run_chains(
+    chains: list[Chain], parameters: Parameters, n_sweeps: int, emitter: Emitter, before: Draws | None = None
+) -> Draws:
+    """Step all chains, one sweep each in turn, until they have done `n_sweeps` or the time is up."""
+    began = time.perf_counter()
+    kept = _kept_before(before, parameters, len(chains))
+    trace: list[Float64Array] = [] if before is None else list(np.swapaxes(before.trace, 0, 1))
+    while len(trace) < n_sweeps and (not trace or time.perf_counter() - began < parameters.max_seconds):
+        trace.append(np.array([_stepped(chain, len(chains), emitter) for chain in chains]))
+        if parameters.n_kept(len(trace)) > parameters.n_kept(len(trace) - 1):
+            for own, chain in zip(kept, chains, strict=True):
+                own.append(chain.rows.labels.copy())
+    pivots = [pivot for chain in chains for pivot in chain.pivots if pivot is not None]
+    n_features = chains[0].component.n_features
+    labels = [draw for own in kept for draw in own] or [chain.rows.labels.copy() for chain in chains]
+    return Draws(
+        np.array(labels, dtype=np.int32),
+        np.swapaxes(np.array(trace), 0, 1).copy(),
+        np.array([chain.rows.labels for chain in chains], dtype=np.int32),
+        np.array(pivots).reshape(-1, n_features),
+        np.array([chain.alpha for chain in chains]),
+    )
+
+
+def _kept_before(before: Draws | None, parameters: Parameters, n_chains: int) -> list[list[npt.NDArray[np.int32]]]:
+    """The draws that each chain kept before."""
+    # a run that stopped in its burn-in has its last state for want of draws
+    if before is None or parameters.n_kept(before.trace.shape[1]) == 0:
+        return [[] for _ in range(n_chains)]
+    return [list(part) for part in np.split(before.labels, n_chains)]
+
+
+def _stepped(chain: Chain, n_chains: int, emitter: Emitter) -> tuple[float, float, float]:
+    log_joint = chain.step()
+    # chains take turns, so the sweeps of all are counted as the steps of one run
+    step = (chain.n_sweeps - 1) * n_chains + chain.setting.number + 1
+    emitter.step(restart=1, step=step, n_clusters=chain.n_clusters, objective=log_joint)
+    return float(chain.n_clusters), chain.alpha, log_joint

@@ -1,0 +1,32 @@
+"""scikit-learn's own checks of `DirichletProcessMixture`, with each expected failure named, strict and justified."""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+from armillary import DirichletProcessMixture
+
+ZERO_ROWS = "the check's data has rows of zeros, which have no direction; they are refused with a sentence"
+BRIEF = {"n_burn_in": 1, "n_samples": 2, "n_attempts": 1, "init": 2, "random_state": 0, "n_threads": 1}
+ESTIMATORS = [
+    DirichletProcessMixture(**BRIEF),
+    DirichletProcessMixture("gaussian", sampler="finite", **{**BRIEF, "init": "k-means"}),
+    DirichletProcessMixture("vmf", sampler="subclusters", **BRIEF),
+]
+EXPECTED_FAILURES = {"check_estimators_dtypes": ZERO_ROWS}
+
+
+def expected_failures(estimator):
+    return EXPECTED_FAILURES
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_expected_failures_are_still_checks(estimator):
+    known = {getattr(check, "func", check).__name__ for _, check in estimator_checks_generator(estimator)}
+    assert set(expected_failures(estimator)) <= known

@@ -1,0 +1,425 @@
+"""Samplers of Dirichlet-process mixtures against the list of all partitions of five rows (of six in the slow run).
+
+The exact posterior is built from the definition: the restaurant process or the finite Dirichlet law, times the marginal
+likelihood of each set, with the mean of a tangent Gaussian integrated by quadrature on the sphere. Standard errors come
+from batches of the chain, thresholds from a false-alarm rate of 1e-6 for each test, divided among the cells. The same
+check fails for each planted mistake.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import gammaln, logsumexp
+
+from armillary.distributions.gaussian_component import GaussianComponent
+from armillary.distributions.tangent_component import TangentComponent
+from armillary.distributions.vmf_component import VmfComponent, log_grid
+from armillary.fitting import divisions
+from armillary.fitting.dirichlet_process import Clusters, score_rule
+from armillary.models import _split_merge, _subclusters
+from armillary.models._dirichlet_process_chains import FiniteChain, RestaurantChain, Setting, SplitMergeChain, log_crp
+from armillary.models._estimator import open_passes
+from armillary.models._split_merge import Cluster, SplitMerge
+from armillary.models._subclusters import SubclusterChain
+from armillary.points import as_points
+from armillary.random import Stream
+
+FALSE_ALARM_RATE = 1e-6
+ALPHA = 1.3
+N_BATCHES = 50
+
+
+def units(rng, *shape):
+    vectors = rng.standard_normal(shape)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def clumps(seed, n_rows, dimension, spread=0.9):
+    """Rows in two loose clumps, so that many partitions have weight."""
+    rng = np.random.default_rng(seed)
+    rows = units(rng, 2, dimension)[np.arange(n_rows) % 2] + spread * units(rng, n_rows, dimension)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+COMPONENTS = {
+    "tangent": TangentComponent(3, 0.3, 5.0),
+    "tangent without volume": TangentComponent(3, 0.3, 5.0, volume_factor=False),
+    "tangent on a circle": TangentComponent(2, 0.3, 4.0),
+    "wide tangent": TangentComponent(3, 6.0, 5.0),
+    "gaussian": GaussianComponent(3, 0.3, 6.0, 0.5),
+    "vmf": VmfComponent.uniform(3, log_grid(0.3, 100.0, 12)),
+}
+
+
+# ---------------------------------------------------------------------------------------------- the exact posterior
+
+
+def partitions(n_rows):
+    """All partitions as tuples of labels, numbered as they appear."""
+
+    def grow(prefix, n_clusters):
+        if len(prefix) == n_rows:
+            yield tuple(prefix)
+            return
+        for label in range(n_clusters + 1):
+            yield from grow([*prefix, label], max(n_clusters, label + 1))
+
+    return list(grow([0], 1))
+
+
+def canonical(labels):
+    seen: dict[int, int] = {}
+    return tuple(seen.setdefault(int(label), len(seen)) for label in labels)
+
+
+def quadrature(dimension):
+    """Points of the sphere and weights that sum to one."""
+    if dimension == 2:
+        turns = 2.0 * np.pi * np.arange(1500) / 1500
+        return np.stack([np.cos(turns), np.sin(turns)], axis=1), np.full(1500, 1.0 / 1500)
+    z, weights = np.polynomial.legendre.leggauss(64)
+    turns = 2.0 * np.pi * np.arange(128) / 128
+    radius = np.sqrt(1.0 - z * z)
+    grid = [np.outer(radius, np.cos(turns)), np.outer(radius, np.sin(turns)), np.outer(z, np.ones(128))]
+    return np.stack(grid, axis=-1).reshape(-1, 3), np.repeat(0.5 * weights / 128, 128)
+
+
+def log_marginals(component, rows):
+    """The log marginal likelihood of each subset, by its bits."""
+    has_pivot = isinstance(component, TangentComponent)
+    nodes, weights = quadrature(component.n_features) if has_pivot else (None, np.ones(1))
+    each = component.statistics(nodes, rows)
+    found = {}
+    for mask in range(1, 2 ** len(rows)):
+        members = [i for i in range(len(rows)) if mask >> i & 1]
+        values = component.log_marginal(tuple(part[members].sum(axis=0) for part in each))
+        found[mask] = float(logsumexp(values, b=weights))
+    return found
+
+
+def log_finite(counts, n_components):
+    """The law of a partition under a symmetric Dirichlet over n_components, from the definition."""
+    if len(counts) > n_components:
+        return -np.inf
+    share = ALPHA / n_components
+    names = gammaln(n_components + 1) - gammaln(n_components - len(counts) + 1)
+    return names + sum(gammaln(share + n) - gammaln(share) for n in counts)
+
+
+def posterior(component, rows, log_prior):
+    evidence = log_marginals(component, rows)
+    listed = partitions(len(rows))
+    logs = []
+    for partition in listed:
+        masks = [sum(1 << i for i, label in enumerate(partition) if label == k) for k in range(max(partition) + 1)]
+        logs.append(log_prior([mask.bit_count() for mask in masks]) + sum(evidence[mask] for mask in masks))
+    return dict(zip(listed, np.exp(np.array(logs) - logsumexp(logs)), strict=True))
+
+
+def crp_prior(counts):
+    return log_crp(np.array(counts), ALPHA)
+
+
+# ---------------------------------------------------------------------------------------------- the comparison
+
+
+@dataclass
+class Comparison:
+    """Frequencies of a chain beside the exact posterior."""
+
+    total_variation: float
+    noise: float  # what the total variation of an exact sampler would be, about
+    worst: float  # largest |z|
+    threshold: float
+
+    @property
+    def agrees(self):
+        return self.worst < self.threshold
+
+
+def compare(exact, draws):
+    """Partitions too rare for a normal law share a cell; the numbers of clusters are cells of their own."""
+    listed = sorted(exact, key=exact.__getitem__, reverse=True)
+    number = {partition: i for i, partition in enumerate(listed)}
+    expected = np.array([exact[partition] for partition in listed])
+    codes = np.array([number[draw] for draw in draws])
+    hits = np.eye(len(listed))[codes]
+    sizes = np.array([max(partition) + 1 for partition in listed])
+    n_own = max(1, int(np.count_nonzero(expected * len(draws) >= 50.0)))
+    cells = np.concatenate(
+        [
+            np.eye(len(listed))[:, :n_own],
+            (np.arange(len(listed)) >= n_own)[:, None],
+            sizes[:, None] == np.unique(sizes),
+        ],
+        axis=1,
+    ).astype(float)
+    cells = cells[:, (expected @ cells) * len(draws) >= 50.0]
+    length = len(draws) // N_BATCHES
+    batches = hits[: N_BATCHES * length].reshape(N_BATCHES, length, -1).mean(axis=1)
+    shares = batches @ cells
+    target = expected @ cells
+    floor = 0.5 * np.sqrt(target * (1.0 - target) / len(draws))
+    error = np.maximum(shares.std(axis=0, ddof=1) / np.sqrt(N_BATCHES), floor)
+    worst = float(np.max(np.abs(shares.mean(axis=0) - target) / error))
+    own_error = batches.std(axis=0, ddof=1) / np.sqrt(N_BATCHES)
+    return Comparison(
+        0.5 * float(np.abs(hits.mean(axis=0) - expected).sum()),
+        0.5 * float(np.sqrt(2.0 / np.pi) * own_error.sum()),
+        worst,
+        float(stats.t.isf(FALSE_ALARM_RATE / (2 * cells.shape[1]), N_BATCHES - 1)),
+    )
+
+
+class OnlyRandom(SplitMergeChain):
+    def _sweep(self):
+        self._split_and_merge(1, 0)
+
+
+class OnlyLaunch(SplitMergeChain):
+    def _sweep(self):
+        self._split_and_merge(0, 1)
+
+
+class NoLaunch(SplitMergeChain):
+    """Labels and `random` moves."""
+
+    def _sweep(self):
+        self._draw_labels(self._draw_parameters())
+        self._split_and_merge(2, 0)
+
+
+CHAINS = {
+    "all moves": SplitMergeChain,
+    "random": OnlyRandom,
+    "launch": OnlyLaunch,
+    "labels and random": NoLaunch,
+    "crp": RestaurantChain,
+    "finite": FiniteChain,
+    "subclusters": SubclusterChain,
+}
+
+
+def run(component, chain_class, n_sweeps, *, n_rows=5, spread=0.9, seed=0, truth=None, **setting):
+    """Partitions of a chain, and how they compare with the exact posterior (of `truth`, where that is given)."""
+    rows = clumps(4, n_rows, component.n_features, spread)
+    n_components = setting.setdefault("n_components", 3)
+    is_finite = chain_class is FiniteChain
+    prior = (lambda counts: log_finite(counts, n_components)) if is_finite else crp_prior
+    exact = posterior(truth or component, rows, prior)
+    draws = []
+    with open_passes(as_points(rows, "test"), 1, "test") as passes:
+        clusters = Clusters(passes, np.arange(n_rows) % 2)
+        rng = np.random.default_rng(seed)
+        pivots = [component.draw(clusters.rows(k), rng)[0] for k in range(2)]
+        whole = Setting(component, passes, Stream(seed), **{"n_attempts": 1, **setting})
+        chain = chain_class(whole, clusters, pivots, ALPHA)
+        for _ in range(n_sweeps):
+            chain.n_sweeps += 1
+            chain._sweep()
+            draws.append(canonical(chain.rows.labels))
+    return compare(exact, draws)
+
+
+@pytest.fixture
+def quick_launches(monkeypatch):
+    """A launch may be any function of the set and of chance: one step of its fit instead of six is as exact."""
+    monkeypatch.setattr(divisions, "_LAUNCH_STEPS", 1)
+
+
+# ---------------------------------------------------------------------------------------------- exact samplers
+
+QUICK = [
+    ("tangent", "all moves", 400),
+    ("tangent", "random", 1000),
+    ("tangent", "launch", 600),
+    ("tangent", "crp", 300),
+    ("tangent", "finite", 300),
+    ("tangent without volume", "labels and random", 250),
+    ("tangent on a circle", "all moves", 300),
+    ("gaussian", "all moves", 500),
+    ("gaussian", "random", 1500),
+    ("gaussian", "launch", 800),
+    ("gaussian", "crp", 400),
+    ("gaussian", "finite", 400),
+    ("vmf", "all moves", 200),
+    ("vmf", "crp", 150),
+]
+
+
+@pytest.mark.parametrize(("name", "moves", "n_sweeps"), QUICK)
+@pytest.mark.usefixtures("quick_launches")
+def test_partitions_have_their_posterior(name, moves, n_sweeps):
+    result = run(COMPONENTS[name], CHAINS[moves], n_sweeps)
+    assert result.agrees, result
+    assert result.total_variation < 2.5 * result.noise + 0.02, result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moves", [name for name in CHAINS if name != "subclusters"])
+@pytest.mark.parametrize("name", [name for name in COMPONENTS if name != "wide tangent"])
+def test_partitions_of_six_rows_have_their_posterior(name, moves):
+    result = run(COMPONENTS[name], CHAINS[moves], 10_000, n_rows=6, seed=1)
+    print(name, moves, result)  # noqa: T201
+    assert result.agrees, result
+
+
+# ---------------------------------------------------------------------------------------------- planted mistakes
+
+
+class ForgetsArea(TangentComponent):
+    """The prior of the mean, 1/A, is left out."""
+
+    def log_joint(self, pivot, rows):
+        return super().log_joint(pivot, rows) + self._log_area
+
+
+class ForgetsProposal(TangentComponent):
+    """q(mu) is left out of the evidence: the paper's (20) as printed."""
+
+    def _weigh(self, mean, rows, proposal):
+        return self.log_joint(mean, rows)
+
+
+class DeletesEmptied(SplitMergeChain):
+    """Labels without anchors; clusters that end empty are deleted."""
+
+    def _draw_labels(self, parameters):
+        log_weights = np.log(self._generator("weights").gamma(self.rows.counts))
+        rule = score_rule(self.component, parameters, log_weights)
+        kept = self.rows.redraw(rule, self._key("labels"), None)
+        self.pivots = [self.pivots[k] for k in np.flatnonzero(kept)]
+
+
+class AttemptsByClusters(SplitMergeChain):
+    """More attempts where there are more clusters."""
+
+    def _sweep(self):
+        self._split_and_merge(self.n_clusters**2, 0)
+
+
+@pytest.mark.slow
+def test_a_missing_volume_factor_is_seen():
+    """On S^2 its posterior differs by a total variation of 0.1; the density itself is in test_mixture_components."""
+    wide = COMPONENTS["wide tangent"]
+    wrong = TangentComponent(3, wide.scale, wide.degrees, volume_factor=False)
+    honest = run(wide, RestaurantChain, 6000, seed=2)
+    assert honest.agrees, honest
+    mistaken = run(wrong, RestaurantChain, 6000, seed=2, truth=wide)
+    assert not mistaken.agrees, mistaken
+
+
+@pytest.mark.parametrize(("wrong", "n_sweeps"), [(ForgetsArea, 300), (ForgetsProposal, 500)])
+def test_a_missing_factor_of_the_evidence_is_seen(wrong, n_sweeps):
+    # narrow clusters, whose means have densities well above 1
+    honest = TangentComponent(3, 0.03, 5.0)
+    result = run(wrong(3, 0.03, 5.0), NoLaunch, n_sweeps, spread=0.3, seed=3, truth=honest)
+    assert not result.agrees, result
+
+
+@pytest.mark.parametrize(("wrong", "n_sweeps"), [(DeletesEmptied, 1500), (AttemptsByClusters, 2000)])
+@pytest.mark.usefixtures("quick_launches")
+def test_moves_without_a_way_back_are_seen(wrong, n_sweeps):
+    result = run(COMPONENTS["gaussian"], wrong, n_sweeps, seed=4)
+    assert not result.agrees, result
+
+
+RATIOS = {
+    "selection probabilities are left out": lambda honest: (
+        lambda *values, **logs: honest(*values, **{**logs, "log_pair": 0.0, "log_choice": 0.0})
+    ),
+    "divisions are counted as ordered": lambda honest: lambda *values, **logs: honest(*values, **logs) - np.log(2.0),
+    "Gamma factors are upside down": lambda honest: (
+        lambda alpha, counts, *values, **logs: (
+            honest(alpha, counts, *values, **logs)
+            - 2.0 * float(gammaln(counts[0]) + gammaln(counts[1]) - gammaln(sum(counts)))
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", RATIOS)
+def test_wrong_ratios_are_seen(mistake, monkeypatch):
+    monkeypatch.setattr(_split_merge, "log_split_ratio", RATIOS[mistake](_split_merge.log_split_ratio))
+    result = run(COMPONENTS["gaussian"], OnlyRandom, 3000, seed=5)
+    assert not result.agrees, result
+
+
+def test_the_printed_merge_ratio_is_seen(monkeypatch):
+    """(24) as printed: the ratio of likelihoods is upside down, and the factor A is missing."""
+    honest_ratio, honest_merge = _split_merge.log_split_ratio, SplitMerge._try_merge
+
+    def printed(alpha, counts, evidences, together, **logs):
+        return honest_ratio(alpha, counts, (-evidences[0], -evidences[1]), -together, **logs)
+
+    def merge(self, kind, generator):
+        with monkeypatch.context() as patch:
+            patch.setattr(_split_merge, "log_split_ratio", printed)
+            return honest_merge(self, kind, generator)
+
+    monkeypatch.setattr(SplitMerge, "_try_merge", merge)
+    result = run(COMPONENTS["gaussian"], OnlyRandom, 1500, seed=6)
+    assert not result.agrees, result
+
+
+@pytest.mark.parametrize("name", ["tangent", "gaussian"])
+def test_subclusters_are_biased_and_that_is_known(name, monkeypatch):
+    """The approximate sampler fails the same test where it proposes often; the module carries the numbers."""
+    monkeypatch.setattr(_subclusters, "_SUB_BURN_IN", 1)
+    result = run(COMPONENTS[name], SubclusterChain, 400, seed=7)
+    assert not result.agrees, result
+    assert result.total_variation > 0.3, result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tangent", "gaussian"])
+def test_the_bias_of_subclusters_as_they_are(name):
+    result = run(COMPONENTS[name], SubclusterChain, 20_000, n_rows=6, seed=7)
+    print(name, "subclusters", result)  # noqa: T201
+    assert 0.05 < result.total_variation < 0.4, result
+
+
+# ---------------------------------------------------------------------------------------------- ratios
+
+
+@pytest.mark.parametrize("kind", ["random", "launch"])
+@pytest.mark.parametrize("name", ["tangent", "tangent on a circle", "gaussian", "vmf"])
+def test_split_and_merge_ratios_are_reciprocal(name, kind, monkeypatch):
+    component = COMPONENTS[name]
+    rows = clumps(8, 12, component.n_features)
+    labels = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
+    rng = np.random.default_rng(1)
+    seen = []
+    honest = _split_merge.log_split_ratio
+
+    def record(*values, **logs):
+        seen.append(honest(*values, **logs))
+        # the first, a split, is accepted whatever it is; the second, a merge, too
+        return np.inf if len(seen) == 1 else -np.inf
+
+    launch = divisions.LaunchDivision
+    monkeypatch.setattr(_split_merge, "log_split_ratio", record)
+    monkeypatch.setattr(_split_merge, "LaunchDivision", lambda c, x, _: launch(c, x, np.random.default_rng(7)))
+    with open_passes(as_points(rows, "test"), 1, "test") as passes:
+        clusters = Clusters(passes, labels)
+        pivots = [component.draw(clusters.rows(k), rng)[0] for k in range(3)]
+        whole = clusters.rows(0)
+        moves = SplitMerge(component, clusters, [Cluster(pivot) for pivot in pivots], ALPHA)
+        while not seen:
+            # a generator whose first integer is 0 splits the first cluster
+            generator = np.random.default_rng(int(rng.integers(2**32)))
+            if np.random.default_rng(generator.bit_generator.seed_seq.entropy).integers(3) == 0:
+                moves._try_split(kind, generator)
+        assert len(clusters) == 4
+        monkeypatch.setattr(_split_merge.Summaries, "draw_pair", lambda self, generator: (0, 3))
+        monkeypatch.setattr(
+            moves, "_drawn", lambda x, g: Cluster(pivots[0], component.evidence(pivots[0], x), component.summary(x))
+        )
+        moves._try_merge(kind, rng)
+        np.testing.assert_array_equal(clusters.rows(0), whole)
+    assert len(clusters) == 3
+    assert seen[0] == pytest.approx(seen[1], abs=1e-10)

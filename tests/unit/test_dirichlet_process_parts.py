@@ -1,0 +1,223 @@
+"""The parts of Dirichlet-process samplers: divisions, partitions of rows, pairs, alpha, convergence."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from armillary.distributions.gaussian_component import GaussianComponent
+from armillary.distributions.tangent_component import TangentComponent
+from armillary.exceptions import InputError
+from armillary.fitting.convergence import effective_sample_size, split_r_hat
+from armillary.fitting.dirichlet_process import Clusters, typical_spread
+from armillary.fitting.divisions import LaunchDivision, RandomDivision
+from armillary.models._dirichlet_process_chains import AlphaPrior, draw_log_gammas, log_crp
+from armillary.models._dirichlet_process_start import merge_greedily
+from armillary.models._estimator import open_passes
+from armillary.models._split_merge import Summaries
+from armillary.points import as_points
+
+
+def units(rng, *shape):
+    vectors = rng.standard_normal(shape)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+@pytest.fixture
+def rows():
+    return units(np.random.default_rng(0), 30, 3)
+
+
+@pytest.fixture
+def passes(rows):
+    with open_passes(as_points(rows, "test"), 1, "test") as passes:
+        yield passes
+
+
+# ------------------------------------------------------------------------------------------------ divisions
+
+
+@pytest.mark.parametrize("n_rows", [2, 5])
+@pytest.mark.parametrize("kind", ["random", "launch", "launch of tangent Gaussians"])
+def test_probabilities_of_divisions_add_up_to_one(kind, n_rows):
+    rng = np.random.default_rng(1)
+    sample = units(rng, n_rows, 3)
+    division = {
+        "random": lambda: RandomDivision(1.7),
+        "launch": lambda: LaunchDivision(GaussianComponent(3, 0.3, 6.0), sample, rng),
+        "launch of tangent Gaussians": lambda: LaunchDivision(TangentComponent(3, 0.3, 5.0), sample, rng),
+    }[kind]()
+    sides = [np.array(side) for side in product([False, True], repeat=n_rows)]
+    # each unordered division is met twice, by both namings
+    total = sum(np.exp(division.log_probability(side)) for side in sides) / 2.0
+    assert total == pytest.approx(1.0, rel=1e-9)
+    for side in sides:
+        assert division.log_probability(side) == pytest.approx(division.log_probability(~side), rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["random", "launch"])
+def test_divisions_are_drawn_with_their_probabilities(kind):
+    rng = np.random.default_rng(2)
+    sample = units(rng, 3, 3)
+    division = RandomDivision(1.2) if kind == "random" else LaunchDivision(GaussianComponent(3, 1.0, 6.0), sample, rng)
+    draws = [tuple(division.draw(3, rng)) for _ in range(4000)]
+    cells = {side: 0 for side in product([False, True], repeat=3) if not side[0]}
+    for draw in draws:
+        cells[draw if not draw[0] else tuple(not one for one in draw)] += 1
+    expected = [4000 * np.exp(division.log_probability(np.array(side))) for side in cells]
+    is_common = np.array(expected) > 5.0
+    assert stats.chisquare(
+        np.append(np.array(list(cells.values()))[is_common], np.array(list(cells.values()))[~is_common].sum() + 1e-9),
+        np.append(np.array(expected)[is_common], np.array(expected)[~is_common].sum() + 1e-9),
+        sum_check=False,
+    ).pvalue > (1e-6)
+
+
+def test_a_launch_is_a_function_of_the_set_and_of_chance():
+    sample = units(np.random.default_rng(3), 400, 3)
+    component = TangentComponent(3, 0.3, 5.0)
+    one, two = (LaunchDivision(component, sample, np.random.default_rng(5)) for _ in range(2))
+    side = np.arange(400) % 2 == 0
+    assert one.log_probability(side) == two.log_probability(side)
+
+
+# ------------------------------------------------------------------------------------------------ partitions of rows
+
+
+def test_splits_and_merges_keep_labels_and_members_together(passes, rows):
+    rng = np.random.default_rng(4)
+    clusters = Clusters(passes, rng.integers(4, size=30) * 3)
+    for step in range(60):
+        if step % 2 or len(clusters) < 2:
+            whole = int(rng.integers(len(clusters)))
+            n_rows = len(clusters.numbers(whole))
+            is_left = np.arange(n_rows) < n_rows // 2
+            if 0 < is_left.sum() < n_rows:
+                clusters.split(whole, is_left)
+        else:
+            first, second = rng.choice(len(clusters), 2, replace=False)
+            union, is_first = clusters.union(first, second)
+            np.testing.assert_array_equal(union[is_first], clusters.rows(first))
+            np.testing.assert_array_equal(union[~is_first], clusters.rows(second))
+            clusters.merge(int(first), int(second))
+        for k in range(len(clusters)):
+            np.testing.assert_array_equal(clusters.numbers(k), np.flatnonzero(clusters.labels == k))
+            np.testing.assert_array_equal(clusters.rows(k), rows[clusters.labels == k])
+        assert clusters.counts.sum() == 30
+
+
+def test_a_typical_spread_is_that_of_the_clusters():
+    rng = np.random.default_rng(6)
+    noisy = units(rng, 5, 3)[np.arange(2000) % 5] + 0.05 * rng.standard_normal((2000, 3))
+    with open_passes(as_points(noisy, "test"), 1, "test") as passes:
+        clusters = Clusters(passes, np.arange(2000) % 5)
+        assert typical_spread(clusters, 0.3) == pytest.approx(0.05, rel=0.1)
+    with open_passes(as_points(np.tile([[0.0, 1.0]], (9, 1)), "test"), 1, "test") as passes:
+        assert typical_spread(Clusters(passes, np.zeros(9, int)), 0.3) == 0.3
+
+
+def test_greedy_merges_repair_too_many_seeds():
+    rng = np.random.default_rng(7)
+    truth = np.repeat([0, 1, 2], 60)
+    noisy = np.eye(3)[truth] + 0.06 * rng.standard_normal((180, 3))
+    with open_passes(as_points(noisy, "test"), 1, "test") as passes:
+        clusters = Clusters(passes, 4 * truth + rng.integers(4, size=180))
+        assert merge_greedily(TangentComponent(3, 0.02, 5.0), clusters, 1.0) == 9
+        assert len(clusters) == 3
+        assert all(len(np.unique(truth[clusters.numbers(k)])) == 1 for k in range(3))
+
+
+# ------------------------------------------------------------------------------------------------ pairs
+
+
+def test_pairs_are_drawn_with_their_probabilities():
+    rng = np.random.default_rng(8)
+    component = TangentComponent(3, 0.3, 5.0)
+    summaries = Summaries(component, units(rng, 4, 3), np.array([0.1, 0.2, 0.05, 0.3]))
+    pairs = [(b, c) for b in range(4) for c in range(b)]
+    expected = np.array([np.exp(summaries.log_probability(b, c)) for b, c in pairs])
+    assert expected.sum() == pytest.approx(1.0, rel=1e-12)
+    draws = [summaries.draw_pair(rng) for _ in range(6000)]
+    assert all(b != c for b, c in draws)
+    found = [sum(set(draw) == {b, c} for draw in draws) for b, c in pairs]
+    assert stats.chisquare(found, 6000 * expected / expected.sum()).pvalue > 1e-6
+
+
+# ------------------------------------------------------------------------------------------------ alpha and weights
+
+
+def test_the_restaurant_process_is_a_law_of_partitions():
+    def partitions(n, labels=(0,)):
+        if len(labels) == n:
+            yield labels
+            return
+        for label in range(max(labels) + 2):
+            yield from partitions(n, (*labels, label))
+
+    total = sum(np.exp(log_crp(np.bincount(labels), 1.7)) for labels in partitions(6))
+    assert total == pytest.approx(1.0, rel=1e-12)
+
+
+def test_alpha_has_its_posterior():
+    prior, n_clusters, n_rows = AlphaPrior(1.5, 0.7), 4, 40
+    grid = np.linspace(1e-4, 25.0, 20_001)
+    log_density = stats.gamma(prior.shape, scale=1.0 / prior.rate).logpdf(grid) + [
+        log_crp(np.array([37, 1, 1, 1]), alpha) for alpha in grid
+    ]
+    cumulative = np.cumsum(np.exp(log_density - log_density.max()))
+    cumulative /= cumulative[-1]
+    rng = np.random.default_rng(9)
+    alphas = np.interp(rng.random(4000), cumulative, grid)
+    after = np.array([prior.draw(alpha, n_clusters, n_rows, rng) for alpha in alphas])
+    assert stats.kstest(np.interp(after, grid, cumulative), "uniform").pvalue > 1e-6
+    assert abs(np.corrcoef(alphas, after)[0, 1]) < 0.9
+
+
+def test_logs_of_gammas_have_their_law():
+    rng = np.random.default_rng(10)
+    for shape in (0.3, 1.0, 40.0):
+        draws = np.exp(draw_log_gammas(np.full(4000, shape), rng))
+        assert stats.kstest(draws, stats.gamma(shape).cdf).pvalue > 1e-6
+    assert np.isfinite(draw_log_gammas(np.full(100, 1e-3), rng)).all()
+
+
+# ------------------------------------------------------------------------------------------------ convergence
+
+
+def test_independent_draws_count_in_full():
+    draws = np.random.default_rng(11).standard_normal((4, 1000))
+    assert split_r_hat(draws) == pytest.approx(1.0, abs=0.01)
+    assert effective_sample_size(draws) == pytest.approx(4000, rel=0.15)
+
+
+def test_correlated_draws_count_less():
+    rng = np.random.default_rng(12)
+    draws = np.empty((4, 4000))
+    draws[:, 0] = rng.standard_normal(4)
+    for t in range(1, 4000):
+        draws[:, t] = 0.8 * draws[:, t - 1] + 0.6 * rng.standard_normal(4)
+    # (1 - rho) / (1 + rho) of an autoregression
+    assert effective_sample_size(draws) == pytest.approx(16_000 / 9.0, rel=0.2)
+
+
+def test_chains_that_disagree_are_seen():
+    rng = np.random.default_rng(13)
+    apart = rng.standard_normal((2, 500)) + np.array([[0.0], [3.0]])
+    assert split_r_hat(apart) > 1.5
+    assert effective_sample_size(apart) < 20.0
+    drifting = rng.standard_normal(1000) + np.linspace(0.0, 4.0, 1000)
+    assert split_r_hat(drifting) > 1.3
+
+
+def test_constant_chains():
+    assert split_r_hat(np.ones((2, 10))) == 1.0
+    assert effective_sample_size(np.ones((2, 10))) == 20.0
+    assert split_r_hat([[1.0] * 8, [2.0] * 8]) == float("inf")
+
+
+def test_too_few_draws_get_a_sentence():
+    with pytest.raises(InputError, match=r"with at least 4 draws; got shape \(1, 3\). Run the chains for longer."):
+        split_r_hat([1.0, 2.0, 3.0])
