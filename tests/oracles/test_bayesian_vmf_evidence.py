@@ -17,7 +17,7 @@ from armillary.distributions import component_factors as cf
 from armillary.distributions import concentration_laws as laws
 from armillary.distributions.log_concentration import MixturePrior
 from armillary.geometry.sphere import log_area
-from armillary.models import _bayesian_vmf_fit, _variational_vmf
+from armillary.models import _variational_parameters, _variational_vmf
 from armillary.models.bayesian_vmf_mixture import BayesianVonMisesFisherMixture
 
 FIXED = {
@@ -92,7 +92,7 @@ def test_the_evidence_sees_planted_mistakes(monkeypatch):
             law = true_law(target)
             return laws.LogLaw(law.nodes - 0.3, law.weights, law.entropies, law.log_h, is_followed=True)
 
-        patch.setattr(_bayesian_vmf_fit, "grid_law", shifted)
+        patch.setattr(_variational_parameters, "grid_law", shifted)
         assert bound() < exact - 1e-3
     with monkeypatch.context() as patch:  # entropy subtracted
         patch.setattr(
