@@ -19,6 +19,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 # time, so results repeat. No NaN or infinity is assumed away. Such a sum must not share its loop with a store: the
 # compiler then makes a second version of the loop, for arrays that overlap, and the bits depend on which is run.
 VECTOR_SUMS = frozenset({"reassoc", "contract", "nsz"})
+# Multiply-adds may be fused, nothing else.
+CONTRACT = frozenset({"contract"})
 # Filter scores are finite, so maxima may be kept per vector lane; the error bound of a filter holds for any order.
 FILTER = frozenset({"nnan", "nsz", "reassoc", "contract"})
 

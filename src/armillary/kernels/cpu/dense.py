@@ -17,6 +17,8 @@ _TILE = 256
 # Up to this many columns the compiler turns rows to columns by vector shuffles, and tiles can be longer.
 _FEW_COLUMNS = 8
 _LONG_TILE = 512
+# Products of the rows of a tile that go on side by side.
+_LANES = 16
 # Independent partial sums: consecutive rows of one cluster, as in an image, need not wait for each other.
 _BANKS = 4
 _INFINITY = np.float32(np.inf)
@@ -202,6 +204,7 @@ def small(dimension: int) -> SmallKernels:
         top = np.empty(_TILE)
         total = np.empty(_TILE)
         weight = np.empty(_TILE)
+        product = np.empty(_LANES)
         evidence = 0.0
         for start in range(0, n_rows, _TILE):
             size = min(_TILE, n_rows - start)
@@ -231,8 +234,22 @@ def small(dimension: int) -> SmallKernels:
                 given = weights[start : start + size]
                 for r in range(size):
                     weight[r] = given[r]
-            for r in range(size):
-                top[r] = weight[r] * (top[r] + np.log(total[r]))
+            if weights is None:
+                # the log of a product: a log for each row would take a third of the time. No lane holds more than
+                # tile / lanes factors, each at most K
+                for lane in range(_LANES):
+                    product[lane] = 1.0
+                whole = size - size % _LANES
+                for first in range(0, whole, _LANES):
+                    for lane in range(_LANES):
+                        product[lane] *= total[first + lane]
+                for r in range(whole, size):
+                    product[0] *= total[r]
+                for lane in range(_LANES):
+                    evidence += np.log(product[lane])
+            else:
+                for r in range(size):
+                    top[r] = weight[r] * (top[r] + np.log(total[r]))
             for r in range(size):
                 evidence += top[r]
             for r in range(size):

@@ -7,7 +7,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from armillary.kernels.cpu._jit import kernel
+from armillary.kernels.cpu._jit import CONTRACT, kernel
 
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01  # 32 bits: n * _LN2_HIGH is exact for |n| < 2^20
@@ -25,7 +25,7 @@ def _double_of_bits(typing_context, bits):
     return types.float64(types.int64), generate
 
 
-@kernel
+@kernel(fastmath=CONTRACT)
 def exp_nonpositive(x):
     """exp(x) for x <= 0 to within 2 units in the last place; 0 below -708."""
     clipped = max(x, SMALLEST)
