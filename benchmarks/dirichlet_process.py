@@ -13,11 +13,9 @@ which tells how the cost grows with them, and what a fit adds to memory.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import warnings
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -170,19 +168,16 @@ def main() -> None:
     if arguments.peak:
         print(peak(arguments.peak, arguments.threads))
         sys.exit()
-    console, load = Console(), measure.load()
+    console = Console()
+    load = measure.load(console)
     results = {name: compare(name, arguments.repeats, arguments.threads) for name in arguments.names}
     show(results, console)
     record = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": measure.machine(),
         "threads": arguments.threads,
         "load_before": load,
         "workloads": results,
     }
-    arguments.output.parent.mkdir(exist_ok=True)
-    arguments.output.write_text(json.dumps(record, indent=1) + "\n")
-    console.print(f"Stored in {arguments.output}")
+    measure.store(arguments.output, record, console)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -206,9 +205,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", type=Path, default=RESULTS / "dp_means.json")
     arguments = parser.parse_args()
-    console, load = Console(), measure.load()
-    if load > measure.QUIET:
-        console.print(f"The machine is busy (load {load}): these numbers are no measure. Run again when it is quiet.")
+    console = Console()
+    load = measure.load(console)
     skipped = None
     try:
         pdc: Pdc | None = Pdc(arguments.threads)
@@ -221,16 +219,12 @@ def main() -> None:
         show(name, results[name], console)
     complaints = 0 if pdc is None else pdc.close()
     record = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": measure.machine(),
         "load_before": load,
         "pdc": skipped or {"installed": PDC, "complaints": complaints},
         "threads": arguments.threads,
         "workloads": results,
     }
-    arguments.output.parent.mkdir(exist_ok=True)
-    arguments.output.write_text(json.dumps(record, indent=1) + "\n")
-    console.print(f"Stored in {arguments.output}")
+    measure.store(arguments.output, record, console)
 
 
 if __name__ == "__main__":

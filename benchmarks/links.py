@@ -15,12 +15,10 @@ installed its lines are left out, with the reason.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import time
 import warnings
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -134,9 +132,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", type=Path, default=RESULTS / "links.json")
     arguments = parser.parse_args()
-    console, load = Console(), measure.load()
-    if load > measure.QUIET:
-        console.print(f"The machine is busy (load {load}): these numbers are no measure. Run again when it is quiet.")
+    console = Console()
+    load = measure.load(console)
     skipped = None
     try:
         peers: Peers | None = Peers(arguments.threads)
@@ -152,16 +149,12 @@ def main() -> None:
     if peers is not None:
         peers.close()
     record = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": measure.machine(),
         "load_before": load,
         "linkscluster": skipped or {"installed": INSTALLED},
         "threads": arguments.threads,
         "streams": results,
     }
-    arguments.output.parent.mkdir(exist_ok=True)
-    arguments.output.write_text(json.dumps(record, indent=1) + "\n")
-    console.print(f"Stored in {arguments.output}")
+    measure.store(arguments.output, record, console)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import gc
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from statistics import median
+
+from rich.console import Console
 
 QUIET = 0.5  # most load before a run whose numbers count
 
@@ -47,9 +53,46 @@ def peak_of_call(warm_up: Callable[[], object], call: Callable[[], object]) -> i
     return _status("VmHWM") - before
 
 
-def load() -> float:
-    """Processes that wanted a core, mean of the last minute. Well above 0 before a run: numbers of a busy machine."""
-    return round(os.getloadavg()[0], 2)
+def load(console: Console) -> float:
+    """Processes that wanted a core, mean of the last minute; says so where numbers will be those of a busy machine."""
+    busy = round(os.getloadavg()[0], 2)
+    if busy > QUIET:
+        console.print(f"The machine is busy (load {busy}): these numbers are no measure. Run again when it is quiet.")
+    return busy
+
+
+def iteration_times(
+    runs: Mapping[str, Callable[[int], int]], n_steps: Mapping[str, int], repeats: int
+) -> dict[str, dict[str, float]]:
+    """Seconds of an iteration of each peer, from (time of n iterations - time of 1) / (n - 1): set-up drops out.
+
+    `runs[peer](n)` makes at most n iterations and returns how many. Peers take turns in every repeat; the median
+    over the repeats counts, and beside it stands what the fastest give.
+    """
+    done = {peer: run(n_steps[peer]) for peer, run in runs.items()}
+    times: dict[str, dict[int, list[float]]] = {peer: {1: [], n_steps[peer]: []} for peer in runs}
+    for _ in range(repeats):
+        for peer, by_number in times.items():
+            for number, found in by_number.items():
+                found.append(seconds(partial(runs[peer], number)))
+    lines = {}
+    for peer, by_number in times.items():
+        short, long = by_number.values()
+        differences = [after - before for before, after in zip(short, long, strict=True)]
+        lines[peer] = {
+            "n_steps": done[peer],
+            "step_seconds": median(differences) / (done[peer] - 1),
+            "fastest_seconds": (min(long) - min(short)) / (done[peer] - 1),
+        }
+    return lines
+
+
+def store(output: Path, record: Mapping[str, object], console: Console) -> None:
+    """Write results with the day and the machine."""
+    about = {"date": datetime.now(UTC).date().isoformat(), "machine": machine()}
+    output.parent.mkdir(exist_ok=True)
+    output.write_text(json.dumps(about | dict(record), indent=1) + "\n")
+    console.print(f"Stored in {output}")
 
 
 def resident_bytes() -> int:

@@ -14,13 +14,11 @@ turns in every repeat, and the median over the repeats counts; beside it stands 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import warnings
 from collections.abc import Callable
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -116,26 +114,16 @@ PEERS_OF = {"W1": tuple(PEERS), "W3": (OURS, "vMFmix free", "vMFmix tied hard", 
 SCIKIT_LEARN = ("GaussianMixture spherical", "BayesianGaussianMixture spherical")
 
 
+def _steps(peer: str, work: workloads.Workload, n_threads: int, n_steps: int) -> int:
+    return PEERS[peer](work, work.starts, n_steps, n_threads)
+
+
 def compare(name: str, repeats: int, n_threads: int) -> dict[str, Any]:
     """Seconds of an iteration of every peer."""
     work = workloads.load(name)
     steps = {peer: 4 if peer in SCIKIT_LEARN else 11 for peer in PEERS_OF[name]}
-    times: dict[str, dict[int, list[float]]] = {peer: {1: [], n_steps: []} for peer, n_steps in steps.items()}
-    done = {peer: PEERS[peer](work, work.starts, n_steps, n_threads) for peer, n_steps in steps.items()}
-    for _ in range(repeats):
-        for peer, by_number in times.items():
-            for number, found in by_number.items():
-                fit = PEERS[peer]
-                found.append(measure.seconds(lambda f=fit, n=number: f(work, work.starts, n, n_threads)))  # type: ignore[misc]
-    lines: dict[str, dict[str, float]] = {}
-    for peer, n_steps in steps.items():
-        short, long = times[peer][1], times[peer][n_steps]
-        differences = [after - before for before, after in zip(short, long, strict=True)]
-        lines[peer] = {
-            "n_steps": done[peer],
-            "step_seconds": median(differences) / (done[peer] - 1),
-            "fastest_seconds": (min(long) - min(short)) / (done[peer] - 1),
-        }
+    runs = {peer: partial(_steps, peer, work, n_threads) for peer in steps}
+    lines = measure.iteration_times(runs, steps, repeats)
     result: dict[str, Any] = {
         "shape": [int(size) for size in work.rows.shape],
         "n_clusters": work.n_clusters,
@@ -196,15 +184,11 @@ def main() -> None:
         results[name] = compare(name, arguments.repeats, arguments.threads)
         show(name, results[name], console)
     record = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": measure.machine(),
         "threads": arguments.threads,
         "load": [round(number, 2) for number in os.getloadavg()],  # others at work, where this is above `threads`
         "workloads": results,
     }
-    arguments.output.parent.mkdir(exist_ok=True)
-    arguments.output.write_text(json.dumps(record, indent=1) + "\n")
-    console.print(f"Stored in {arguments.output}")
+    measure.store(arguments.output, record, console)
 
 
 if __name__ == "__main__":

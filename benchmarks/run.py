@@ -10,8 +10,6 @@ repeat, and the median over the repeats counts.
 from __future__ import annotations
 
 import argparse
-import json
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -92,14 +90,10 @@ def main() -> None:
         results[name] = compare(name, arguments.repeats, arguments.threads, not arguments.no_memory)
         show(name, results[name], console)
     record = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": measure.machine(),
         "threads": arguments.threads,
         "workloads": results,
     }
-    arguments.output.parent.mkdir(exist_ok=True)
-    arguments.output.write_text(json.dumps(record, indent=1) + "\n")
-    console.print(f"Stored in {arguments.output}")
+    measure.store(arguments.output, record, console)
 
 
 if __name__ == "__main__":

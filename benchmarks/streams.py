@@ -15,12 +15,10 @@ return. Time of a frame and memory in use must not grow after the first thousand
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 import warnings
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -215,9 +213,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", type=Path, default=RESULTS / "streams.json")
     arguments = parser.parse_args()
-    console, load = Console(), measure.load()
-    if load > measure.QUIET:
-        console.print(f"The machine is busy (load {load}): these numbers are no measure. Run again when it is quiet.")
+    console = Console()
+    load = measure.load(console)
     warnings.simplefilter("ignore", ConvergenceWarning)
     # the long stream first: large frames would leave the allocator with memory to give
     long = run_long(arguments.long_frames, arguments.long_rows, arguments.threads)
@@ -228,16 +225,12 @@ def main() -> None:
         by_angle[f"{degrees:g}"] = compare(frames, truth, degrees, arguments.threads)
         show(f"W1s, {degrees:g} degrees", by_angle[f"{degrees:g}"], console)
     record = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": measure.machine(),
         "load_before": load,
         "threads": arguments.threads,
         "W1s": by_angle,
         "long": long,
     }
-    arguments.output.parent.mkdir(exist_ok=True)
-    arguments.output.write_text(json.dumps(record, indent=1) + "\n")
-    console.print(f"Stored in {arguments.output}")
+    measure.store(arguments.output, record, console)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,11 @@ go to benchmarks/results/trees_and_slices.json.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import warnings
 from collections.abc import Callable
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -92,21 +90,8 @@ def compare(name: str, repeats: int, n_threads: int) -> dict[str, Any]:
         options = {"max_iter": n_steps, "tol": 0.0, "random_state": 0, "n_threads": n_threads}
         return PEERS[peer](rows, starts, times, height, options)
 
-    done = {peer: run(peer, N_STEPS) for peer in PEERS}
-    times_of: dict[str, dict[int, list[float]]] = {peer: {1: [], N_STEPS: []} for peer in PEERS}
-    for _ in range(repeats):
-        for peer, by_number in times_of.items():
-            for number, found in by_number.items():
-                found.append(measure.seconds(lambda p=peer, n=number: run(p, n)))  # type: ignore[misc]
-    lines = {}
-    for peer, by_number in times_of.items():
-        short, long = by_number[1], by_number[N_STEPS]
-        differences = [after - before for before, after in zip(short, long, strict=True)]
-        lines[peer] = {
-            "n_steps": done[peer],
-            "step_seconds": median(differences) / (done[peer] - 1),
-            "fastest_seconds": (min(long) - min(short)) / (done[peer] - 1),
-        }
+    runs = {peer: partial(run, peer) for peer in PEERS}
+    lines = measure.iteration_times(runs, dict.fromkeys(PEERS, N_STEPS), repeats)
     return {"shape": [int(size) for size in rows.shape], "n_components": n_leaves, "peers": lines}
 
 
@@ -143,15 +128,11 @@ def main() -> None:
         results[name] = compare(name, arguments.repeats, arguments.threads)
         show(name, results[name], console)
     record = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": measure.machine(),
         "threads": arguments.threads,
         "load": [round(number, 2) for number in os.getloadavg()],  # others at work, where this is above `threads`
         "workloads": results,
     }
-    arguments.output.parent.mkdir(exist_ok=True)
-    arguments.output.write_text(json.dumps(record, indent=1) + "\n")
-    console.print(f"Stored in {arguments.output}")
+    measure.store(arguments.output, record, console)
 
 
 if __name__ == "__main__":

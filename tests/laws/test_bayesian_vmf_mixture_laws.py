@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from armillary.distributions import bessel, vmf
-from armillary.distributions import component_factors as cf
 from armillary.distributions import concentration_laws as laws
 from armillary.distributions.log_concentration import MixturePrior
 from armillary.fitting.passes import Passes
@@ -264,9 +263,7 @@ def test_the_law_sees_the_length_of_kappa_for_that_of_gamma(monkeypatch):
             made,
             direction_coefficients=factor * made.direction_coefficients,
             natural_coefficients=factor * made.natural_coefficients,
-            direction_entropies=cf._direction_entropies(
-                dimension, bessel.concentration_from_resultant(dimension, length)
-            ),
+            direction_entropies=vmf.relative_entropy(dimension, bessel.concentration_from_resultant(dimension, length)),
         )
 
     passes, parameters = checked(clumps(0, 60, 25), factors="factorised")

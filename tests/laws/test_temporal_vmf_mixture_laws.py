@@ -16,13 +16,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from armillary.datasets import make_drifting_mixture
 from armillary.distributions import bessel, vmf
-from armillary.distributions import direction_chains as dc
 from armillary.fitting.slices import SlicedPasses, SlicedPoints
 from armillary.fitting.workers import Workers
 from armillary.geometry.sphere import angle
 from armillary.kernels.cpu import blocks as cpu
 from armillary.models import _temporal_vmf as tv
-from armillary.models import temporal_vmf_mixture as model_file
+from armillary.models import _temporal_vmf_fit as fit_file
 from armillary.models.temporal_vmf_mixture import TemporalVonMisesFisherMixture
 from armillary.points import as_points
 from armillary.random import Stream
@@ -55,14 +54,14 @@ def checked(batches, sample_weight=None, **parameters):
         **{"n_components": 4, "n_threads": 1, "inference": "factorised", **parameters}
     )
     sliced = SlicedPoints.of(points, numbers, len(batches))
-    return SlicedPasses(sliced, cpu, Workers(1)), model_file.Parameters.check(model, points)
+    return SlicedPasses(sliced, cpu, Workers(1)), fit_file.Parameters.check(model, points)
 
 
 def single_updates(passes, parameters, n_rounds=3):
     """Every state that single updates lead through, with the name of the update."""
     stream = Stream(0)
     make_law = parameters.make_law(stream, 1, 1)
-    state = model_file.initial_state(passes, parameters, stream, 1)
+    state = fit_file.initial_state(passes, parameters, stream, 1)
     yield "start", state
     n_slices = len(state.statistics)
     for _ in range(n_rounds):
@@ -137,7 +136,7 @@ def test_nor_with_log_normal_laws(posterior):
 def test_a_bound_with_the_entropy_of_one_slice_twice_falls(time):
     # that the law above can fail: the planted mistake is a boundary term
     def wrong(state):
-        entropies = dc.direction_entropies(state.directions.dimension, state.directions.concentrations)
+        entropies = vmf.relative_entropy(state.directions.dimension, state.directions.concentrations)
         return bound(state) + float(entropies[time].sum())
 
     fall, name = largest_fall(*checked(stream_rows(0, 25)[0], drift=0.3), objective=wrong)

@@ -311,7 +311,7 @@ def recovered_inner(seed, by):
         laws = dt.first_laws(
             tree,
             dc.natural_means(natural),
-            dc.direction_entropies(dimension, dc.natural_lengths(natural)),
+            vmf.relative_entropy(dimension, dc.natural_lengths(natural)),
             known,
             np.asarray(bessel.log_h(0.5 * dimension - 1.0, known)),
         )

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from armillary.distributions import bessel
+from armillary.distributions import bessel, vmf
 from armillary.distributions import component_factors as cf
 from armillary.distributions import concentration_laws as laws
 from armillary.distributions.log_concentration import JointTarget, MixturePrior
@@ -273,6 +273,6 @@ def test_the_length_of_kappa_for_that_of_gamma_lowers_the_bound():
         made,
         direction_coefficients=factor * made.direction_coefficients,
         natural_coefficients=factor * made.natural_coefficients,
-        direction_entropies=cf._direction_entropies(20, like),
+        direction_entropies=vmf.relative_entropy(20, like),
     )
     assert cf.lower_bounds(wrong, counts, resultants, prior)[0] < best - 1e-2

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from armillary.distributions import bessel
+from armillary.distributions import bessel, vmf
 from armillary.distributions import direction_chains as dc
 from armillary.distributions import direction_trees as dt
 from armillary.distributions.concentration_laws import find_modes, grid_law
@@ -330,7 +330,7 @@ def test_an_update_is_the_best_there_is(parents, strength):
             means, entropies = laws.means.copy(), laws.entropies.copy()
             natural = own + size * rng.standard_normal(5)
             means[node] = dc.natural_means(natural)
-            entropies[node] = dc.direction_entropies(5, np.linalg.norm(natural))
+            entropies[node] = vmf.relative_entropy(5, np.linalg.norm(natural))
             other = dt.TreeLaws(means, entropies, laws.concentrations, laws.log_h)
             assert dt.direction_bounds(tree, other, first).sum() + row_bound(tree, other, resultants) < peak
 
@@ -361,7 +361,7 @@ def test_first_laws_ask_for_what_children_show(parents):
     natural = kappas[leaves, None] * (resultants + 0.1)
     leaf_laws = (
         dc.natural_means(natural),
-        dc.direction_entropies(5, dc.natural_lengths(natural)),
+        vmf.relative_entropy(5, dc.natural_lengths(natural)),
         kappas[leaves],
         np.asarray(bessel.log_h(1.5, kappas[leaves])),
     )

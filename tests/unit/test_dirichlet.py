@@ -158,3 +158,18 @@ def test_one_component_has_all_the_weight():
         np.testing.assert_allclose(updated.expected_log(), [0.0], atol=1e-14)
         assert updated.lower_bound() == pytest.approx(0.0, abs=1e-12)
         assert updated.empirical_bayes() is updated
+
+
+def test_weights_of_several_slices_are_laws_of_their_own_that_share_alpha():
+    counts = np.array([[5.0, 1.0, 0.0], [2.0, 2.0, 9.0]])
+    both = DirichletWeights.prior(0.7, (2, 3)).update(counts)
+    apart = [DirichletWeights.prior(0.7, 3).update(row) for row in counts]
+    np.testing.assert_array_equal(both.expected_log(), [law.expected_log() for law in apart])
+    np.testing.assert_array_equal(both.mean(), [law.mean() for law in apart])
+    assert both.lower_bound() == pytest.approx(sum(law.lower_bound() for law in apart), rel=1e-14)
+
+    def bound(alpha):
+        return replace(both, concentration=alpha).lower_bound()
+
+    best = both.empirical_bayes().concentration
+    assert bound(best) > max(bound(0.99 * best), bound(1.01 * best), bound(0.7))

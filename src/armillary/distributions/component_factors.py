@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array
-from armillary.distributions import bessel
+from armillary.distributions import bessel, vmf
 from armillary.distributions.concentration_laws import LogLaw, MakeLaw
 from armillary.distributions.log_concentration import (
     JointTarget,
@@ -126,7 +126,7 @@ def joint_factors(
         made,
         direction_coefficients=np.stack([by_power[1], c * by_power[0]], axis=1),
         natural_coefficients=np.stack([by_power[2], c * by_power[1]], axis=1),
-        direction_entropies=law.mean(_direction_entropies(target.dimension, length)),
+        direction_entropies=law.mean(np.asarray(vmf.relative_entropy(target.dimension, length))),
         node_pulls=made.nodes,
     )
     lengths = np.minimum(made.mean_lengths, 1.0 - _LEAST_GAP)
@@ -223,16 +223,10 @@ def _directions(
     return replace(
         _bare(resultants, prior),
         direction_coefficients=slope[:, None] * np.stack([concentrations, c], axis=1),
-        direction_entropies=_direction_entropies(target.dimension, length),
+        direction_entropies=np.asarray(vmf.relative_entropy(target.dimension, length)),
         direction_concentrations=length,
         node_pulls=concentrations[None],
     )
-
-
-def _direction_entropies(dimension: int, length: Float64Array) -> Float64Array:
-    """log H - k A: at most 0, the entropy of vMF less that of the uniform law; parts of size k are taken out."""
-    inner = np.asarray(bessel.log_h(0.5 * dimension - 1.0, length, scaled=True))
-    return np.asarray(inner + length * np.asarray(bessel.mean_resultant_complement(dimension, length)))
 
 
 def _with_law(factors: ComponentFactors, law: LogLaw) -> ComponentFactors:

@@ -36,7 +36,6 @@ from armillary.distributions import bessel, vmf
 from armillary.distributions.bessel import FloatOrArray
 from armillary.distributions.log_concentration import natural_slope
 from armillary.exceptions import InputError
-from armillary.geometry.sphere import log_area
 from armillary.validation import check_integer
 
 # Clusters reduced together hold at most this many values, 128 MB.
@@ -174,11 +173,6 @@ def natural_lengths(vectors: Float64Array) -> Float64Array:
 def natural_means(vectors: Float64Array) -> Float64Array:
     """E[mu] (..., D) of the directions with these natural vectors: A(|v|) v/|v|, and 0 at v = 0."""
     return np.asarray(natural_slope(vectors.shape[-1], natural_lengths(vectors))[..., None] * vectors)
-
-
-def direction_entropies(dimension: int, concentrations: ArrayLike) -> Float64Array:
-    """Entropies of vMF laws less that of the uniform law, at most 0."""
-    return np.asarray(vmf.entropy(dimension, concentrations) - log_area(dimension))
 
 
 # ----------------------------------------------------------------------------------------------------------- chains
@@ -483,7 +477,7 @@ def factorised_bounds(chains: Chains, laws: ChainLaws, drift: float) -> Float64A
     chain has one direction, that of `laws` at the first slice, and its bound.
     """
     order, n_steps = 0.5 * chains.dimension - 1.0, len(chains) - 1
-    entropies = direction_entropies(chains.dimension, laws.concentrations)
+    entropies = np.asarray(vmf.relative_entropy(chains.dimension, laws.concentrations))
     start = np.vecdot(chains.first, laws.means(0)) - np.asarray(bessel.log_h(order, natural_lengths(chains.first)))
     if math.isinf(drift):
         return np.asarray(start + entropies[0])

@@ -33,11 +33,10 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import ArrayLike, Float64Array
-from armillary.distributions import bessel
+from armillary.distributions import bessel, vmf
 from armillary.distributions.concentration_laws import LogLaw, MakeLaw, grid_law
 from armillary.distributions.direction_chains import (
     convolved,
-    direction_entropies,
     natural_lengths,
 )
 from armillary.distributions.log_concentration import MixturePrior, ProjectedTarget, Target, natural_slope
@@ -564,7 +563,7 @@ def _set_directions(laws: TreeLaws, nodes: Nodes, natural: Float64Array) -> None
     """Give some nodes the directions with these natural vectors (n, D), in the arrays of `laws` themselves."""
     lengths, dimension = natural_lengths(natural), natural.shape[1]
     laws.means[nodes] = natural_slope(dimension, lengths)[:, None] * natural
-    laws.entropies[nodes] = direction_entropies(dimension, lengths)
+    laws.entropies[nodes] = vmf.relative_entropy(dimension, lengths)
 
 
 def _with_concentrations(laws: TreeLaws, nodes: Nodes, kappa: Float64Array, log_h: Float64Array) -> TreeLaws:

@@ -20,7 +20,7 @@ from scipy.special import betaln, digamma, gammaln, polygamma
 from armillary._typing import Float64Array
 
 # Where alpha is looked for; near-uniform weights would send it to infinity.
-_LEAST_ALPHA, _MOST_ALPHA = 1e-3, 1e3
+LEAST_ALPHA, MOST_ALPHA = 1e-3, 1e3
 _MAX_NEWTON_STEPS = 100
 
 
@@ -49,15 +49,19 @@ class WeightLaw(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class DirichletWeights:
-    """pi ~ Dirichlet(alpha, ..., alpha) with q(pi) = Dirichlet(posterior)."""
+    """pi ~ Dirichlet(alpha, ..., alpha) with q(pi) = Dirichlet(posterior).
+
+    The posterior may have leading axes: independent weights, as of slices of time, that share alpha. Counts and
+    results then have them too.
+    """
 
     concentration: float  # alpha
-    posterior: Float64Array  # (K,) rho
+    posterior: Float64Array  # (..., K) rho
 
     @classmethod
-    def prior(cls, concentration: float, n_components: int) -> DirichletWeights:
-        """No rows yet."""
-        return cls(concentration, np.full(n_components, concentration))
+    def prior(cls, concentration: float, shape: int | tuple[int, ...]) -> DirichletWeights:
+        """No rows yet; `shape` is K, or (..., K)."""
+        return cls(concentration, np.full(shape, concentration))
 
     def update(self, counts: Float64Array) -> DirichletWeights:
         """rho = alpha + n."""
@@ -65,26 +69,26 @@ class DirichletWeights:
 
     def expected_log(self) -> Float64Array:
         """digamma(rho_k) - digamma(sum rho)."""
-        return np.asarray(digamma(self.posterior) - digamma(self.posterior.sum()))
+        return np.asarray(digamma(self.posterior) - digamma(self.posterior.sum(axis=-1, keepdims=True)))
 
     def mean(self) -> Float64Array:
         """rho/sum(rho)."""
-        return np.asarray(self.posterior / self.posterior.sum())
+        return np.asarray(self.posterior / self.posterior.sum(axis=-1, keepdims=True))
 
     def lower_bound(self) -> float:
         """Minus the divergence of q from the prior (vmf_mixtures.md, 5.2, weights)."""
-        alpha, n_components, rho = self.concentration, len(self.posterior), self.posterior
+        alpha, n_components, rho = self.concentration, self.posterior.shape[-1], self.posterior
+        totals = rho.sum(axis=-1)
         normalisers = (
-            math.lgamma(n_components * alpha)
-            - n_components * math.lgamma(alpha)
+            totals.size * (math.lgamma(n_components * alpha) - n_components * math.lgamma(alpha))
             + float(gammaln(rho).sum())
-            - float(gammaln(rho.sum()))
+            - float(gammaln(totals).sum())
         )
-        return normalisers + float((alpha - rho) @ self.expected_log())
+        return normalisers + float(np.vecdot(alpha - rho, self.expected_log()).sum())
 
     def empirical_bayes(self) -> DirichletWeights:
         """alpha by Newton's method in its logarithm (vmf_mixtures.md, 5.5); one component has nothing to learn from."""
-        n_components = len(self.posterior)
+        n_components = self.posterior.shape[-1]
         if n_components == 1:
             return self
         return replace(self, concentration=_best_alpha(float(self.expected_log().mean()), n_components))
@@ -96,11 +100,11 @@ def _best_alpha(mean_log: float, n_components: int) -> float:
     def excess(alpha: float) -> float:
         return float(digamma(n_components * alpha) - digamma(alpha)) + mean_log
 
-    if excess(_MOST_ALPHA) >= 0.0:
-        return _MOST_ALPHA
-    if excess(_LEAST_ALPHA) <= 0.0:
-        return _LEAST_ALPHA
-    low, high = math.log(_LEAST_ALPHA), math.log(_MOST_ALPHA)
+    if excess(MOST_ALPHA) >= 0.0:
+        return MOST_ALPHA
+    if excess(LEAST_ALPHA) <= 0.0:
+        return LEAST_ALPHA
+    low, high = math.log(LEAST_ALPHA), math.log(MOST_ALPHA)
     t = 0.0
     for _ in range(_MAX_NEWTON_STEPS):
         alpha = math.exp(t)

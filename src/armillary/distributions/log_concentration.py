@@ -22,8 +22,8 @@ from armillary.distributions import bessel
 # Beyond, n log H(kappa) and R kappa are differences of numbers above 1e11, and the target is noise.
 LOWEST, HIGHEST = -23.0, 27.0
 LEAST_VARIANCE = 1e-6
-# Mean lengths of directions that a prior is fitted to are held below 1 by this.
-_LENGTH_GAP = 1e-6
+# A mean resultant length that a concentration is fitted to is held below 1 by this: about 1e6 D/2 at most.
+LENGTH_GAP = 1e-6
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class MixturePrior:
         length = float(np.linalg.norm(total))
         if length == 0.0:
             return replace(self, mean_concentration=0.0)
-        share = min(length / n_directions, 1.0 - _LENGTH_GAP)
+        share = min(length / n_directions, 1.0 - LENGTH_GAP)
         concentration = float(bessel.concentration_from_resultant(len(total), share))
         return replace(self, mean_direction=total / length, mean_concentration=concentration)
 

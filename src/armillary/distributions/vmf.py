@@ -177,11 +177,14 @@ def fit(points: ArrayLike | Rows, weights: ArrayLike | None = None) -> Fit:
 
 def entropy(dimension: ArrayLike, concentration: ArrayLike) -> FloatOrArray:
     """Differential entropy in nats: log_area(D) at concentration 0, falling without bound."""
+    return log_area(dimension) + relative_entropy(dimension, concentration)
+
+
+def relative_entropy(dimension: ArrayLike, concentration: ArrayLike) -> FloatOrArray:
+    """The entropy less that of the uniform law, at most 0: log H - k A, with the part of size k taken out of both."""
     order = 0.5 * np.asarray(dimension, dtype=np.float64) - 1.0
     scale = np.asarray(concentration, dtype=np.float64)
-    # log H - k A, with the part of size k taken out of both
-    inner = log_h(order, scale, scaled=True) + scale * mean_resultant_complement(dimension, scale)
-    return log_area(dimension) + inner
+    return log_h(order, scale, scaled=True) + scale * mean_resultant_complement(dimension, scale)
 
 
 def kl_divergence(

@@ -251,7 +251,7 @@ def _split(
     # the draws of a node are its own: those of another do not depend on the shape of the tree around it
     own = Stream(int(stream.generator("top_down", restart, index).integers(0, 2**63)))
     run = best_run(
-        lambda number: kmeans._Lloyd(passes, kmeans.initial_state(passes, parameters, own, number), parameters),
+        lambda number: kmeans.Lloyd(passes, kmeans.initial_state(passes, parameters, own, number), parameters),
         n_restarts=_START_RUNS,
         max_steps=_START_STEPS,
         stopping=RelativeGain(_START_GAIN),

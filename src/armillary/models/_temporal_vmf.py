@@ -23,7 +23,7 @@ import numpy as np
 from armillary._typing import Float64Array, FloatArray
 from armillary.distributions import direction_chains as dc
 from armillary.distributions.concentration_laws import LogLaw, MakeLaw
-from armillary.distributions.dirichlet import DirichletWeights, _best_alpha
+from armillary.distributions.dirichlet import DirichletWeights
 from armillary.distributions.log_concentration import MixturePrior, ProjectedTarget
 from armillary.fitting.passes import Passes
 from armillary.fitting.slices import SlicedPasses
@@ -33,41 +33,6 @@ from armillary.statistics.directional import DirectionalStatistics
 
 # Fewer slices than this are not worth a table of the drift.
 _FEW_STEPS = 3
-
-
-@dataclass(frozen=True, eq=False)
-class SliceWeights:
-    """Weights of T slices, pi_t ~ Dirichlet(alpha, ..., alpha) each, with the verbs of a `WeightLaw`."""
-
-    concentration: float  # alpha, one for all
-    posterior: Float64Array  # (T, K)
-
-    def update(self, counts: Float64Array) -> SliceWeights:
-        """rho = alpha + n."""
-        return replace(self, posterior=self.concentration + counts)
-
-    def expected_log(self) -> Float64Array:
-        """E[log pi] (T, K)."""
-        return np.stack([law.expected_log() for law in self._laws])
-
-    def mean(self) -> Float64Array:
-        """E[pi] (T, K)."""
-        return np.stack([law.mean() for law in self._laws])
-
-    def lower_bound(self) -> float:
-        """E[log p] - E[log q] of all."""
-        return sum(law.lower_bound() for law in self._laws)
-
-    def empirical_bayes(self) -> SliceWeights:
-        """The alpha of the greatest bound: the equation of one law, with E[log pi] averaged over slices."""
-        n_components = self.posterior.shape[1]
-        if n_components == 1:
-            return self
-        return replace(self, concentration=_best_alpha(float(self.expected_log().mean()), n_components))
-
-    @property
-    def _laws(self) -> list[DirichletWeights]:
-        return [DirichletWeights(self.concentration, posterior) for posterior in self.posterior]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +55,7 @@ class State:
     statistics: tuple[DirectionalStatistics, ...]  # T of counts (K,) and resultants (K, D)
     label_entropy: float
     moved: float  # the share of rows that changed their label in the last pass, at least
-    weights: DirichletWeights | SliceWeights  # q(pi)
+    weights: DirichletWeights  # q(pi) of all slices (K,), or of each (T, K)
     concentrations: LogLaw  # q(log kappa)
     directions: dc.ChainLaws  # q(mu_t)
     projections: Float64Array  # (K,) s = sum_t R_t.E[mu_t]
@@ -103,6 +68,16 @@ class State:
     def counts(self) -> Float64Array:
         """Expected rows of each slice and component (T, K)."""
         return np.stack([part.counts for part in self.statistics])
+
+    @property
+    def has_slice_weights(self) -> bool:
+        """Whether each slice has weights of its own."""
+        return self.weights.posterior.ndim > 1
+
+    @property
+    def weight_counts(self) -> Float64Array:
+        """What the weights are learned from: all counts, or each slice's own, which do not look at earlier batches."""
+        return self.counts if self.has_slice_weights else self.total_counts
 
     @property
     def total_counts(self) -> Float64Array:
@@ -179,9 +154,8 @@ def first_labels(passes: SlicedPasses, rule: AffineRule) -> tuple[tuple[Directio
 
 
 def update_weights(state: State) -> State:
-    """q(pi). Weights of their own do not look at earlier batches."""
-    counts = state.total_counts if isinstance(state.weights, DirichletWeights) else state.counts
-    return replace(state, weights=state.weights.update(counts))
+    """q(pi)."""
+    return replace(state, weights=state.weights.update(state.weight_counts))
 
 
 def smooth_directions(state: State) -> State:
@@ -254,6 +228,5 @@ def objective(state: State, *, has_messages: bool) -> float:
     rows = law.concentrations * (state.kept.projections + state.projections) - state.total_counts * law.log_h
     spread = law.log_variances + (law.log_means - prior.log_mean) ** 2
     logs = -0.5 * math.log(2.0 * math.pi * prior.log_variance) - spread / (2.0 * prior.log_variance)
-    counts = state.total_counts if isinstance(state.weights, DirichletWeights) else state.counts
-    weights = state.weights.lower_bound() + float((counts * state.weights.expected_log()).sum())
+    weights = state.weights.lower_bound() + float((state.weight_counts * state.weights.expected_log()).sum())
     return weights + state.label_entropy + float((gains + rows + logs + law.entropies).sum())

@@ -27,10 +27,8 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from armillary._typing import ArrayLike, Float64Array, FloatArray, IntArray, RandomState
 from armillary.distributions.component_factors import ComponentFactors, joint_factors
@@ -43,19 +41,17 @@ from armillary.fitting.events import Emitter
 from armillary.fitting.loop import Run, best_run
 from armillary.fitting.partitions import point_partition
 from armillary.geometry import sphere
-from armillary.kernels.contract import AffineRule
 from armillary.models import gibbs_vmf_mixture as gibbs
 from armillary.models import vmf_mixture as em
 from armillary.models._bayesian_vmf_fit import LEARN_EVERY, Ascent, Parameters, initial_state
-from armillary.models._estimator import UnitVectorEstimator
 from armillary.models._mixture import best_labels
+from armillary.models._predictive_mixture import PredictiveMixture
 from armillary.models._variational_parameters import initial_prior
 from armillary.models._variational_steps import take_batch
 from armillary.models._variational_vmf import State, count_clusters, learn_priors, objective, run_start, score_rule
 from armillary.points import Points
-from armillary.random import Stream, generator
+from armillary.random import Stream
 from armillary.statistics.directional import DirectionalStatistics
-from armillary.validation import check_choice, check_integer
 
 # Rows of a batch where none is named: only what `n_steps_` counts after a fit depends on it.
 _BATCH_ROWS = 4096
@@ -82,7 +78,7 @@ def _learns_batches(model: BayesianVonMisesFisherMixture) -> bool:
     return True
 
 
-class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
+class BayesianVonMisesFisherMixture(PredictiveMixture):
     """Bayesian mixture of von Mises-Fisher distributions.
 
     Rows are normalised first. Weights, mean directions and concentrations have priors; the fit finds a law of them
@@ -444,39 +440,11 @@ class BayesianVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         `density="full"` averages over the law of the parameters (over the draws of Gibbs sampling), "plugin" takes
         their expectations. Both integrate to one (vmf_mixtures.md, 6).
         """
-        points = self._points(X, is_new=False)
-        is_full = check_choice(density, "density", f"{self._who}.score_samples", ("full", "plugin")) == "full"
-        with self._passes(points) as passes:
-            if is_full and hasattr(self, "sample_labels_"):
+        if density == "full" and hasattr(self, "sample_labels_"):
+            points = self._points(X, is_new=False)
+            with self._passes(points) as passes:
                 return gibbs.log_predictive(passes, self._draws())
-            if is_full:
-                predictive = self._predictive()
-                rule = AffineRule(predictive.vectors, np.zeros(len(predictive.vectors)))
-                gains = passes.map_rows(rule, predictive.log_density)
-            else:
-                with np.errstate(divide="ignore"):
-                    log_weights = np.log(self.weights_)
-                plugin = em.State(log_weights, self.means_, self.concentrations_, None)
-                gains = passes.log_evidence(em.score_rule(plugin))
-        return gains - float(sphere.log_area(points.n_features))
-
-    def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None, *, density: str = "full") -> float:
-        """Mean log predictive density of the rows of X."""
-        points = self._points(X, sample_weight, is_new=False)
-        return float(np.average(self.score_samples(X, density=density), weights=points.weights))
-
-    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Float64Array, IntArray]:
-        """Independent rows (n_samples, D) from the predictive density, in the order of their components (n_samples,).
-
-        Each row has a direction and a concentration of its own, drawn from their law.
-        """
-        check_is_fitted(self)
-        size = check_integer(n_samples, "n_samples", self._who, low=1)
-        draws = generator(random_state)
-        counts = draws.multinomial(size, self.weights_ / self.weights_.sum())
-        predictive = self._predictive()
-        parts = [predictive.sample(k, int(count), draws) for k, count in enumerate(counts) if count]
-        return np.concatenate(parts), np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        return super().score_samples(X, density=density)
 
     # ---------------------------------------------------------------------------------------------------- inside
 

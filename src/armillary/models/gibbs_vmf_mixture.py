@@ -30,8 +30,10 @@ from scipy.special import digamma, gammaln
 
 from armillary._typing import Float64Array, IntArray
 from armillary.distributions import bessel
+from armillary.distributions.dirichlet import LEAST_ALPHA, MOST_ALPHA
 from armillary.distributions.log_concentration import (
     HIGHEST,
+    LENGTH_GAP,
     LOWEST,
     DirectionSums,
     MixturePrior,
@@ -53,9 +55,6 @@ _REBUILD = 50
 # Sweeps whose draws one empirical Bayes step averages, and the share of the burn-in in which such steps are taken.
 _WINDOW = 20
 _LEARNING_SHARE = 0.8
-# A mean resultant length is held below 1 by this, as in the EM mixture.
-_LENGTH_GAP = 1e-6
-_LEAST_ALPHA, _MOST_ALPHA = 1e-3, 1e3
 # Moves of a slice step are about this fraction of the width that wastes least (vmf_mixtures.md, 7).
 _WIDTH_PER_MOVE = 3.0
 _ADAPTATION = 0.1
@@ -100,7 +99,7 @@ def initial_state(sums: CollapsedSums, prior: MixturePrior, weight_concentration
     """One concentration for all: that of the pooled mean resultant length of the labels, the tied estimate of EM."""
     n_features, n_components = sums.resultants.shape
     pooled = np.sqrt(np.maximum(sums.squares, 0.0)).sum() / sums.counts.sum()
-    kappa = float(bessel.concentration_from_resultant(n_features, min(float(pooled), 1.0 - _LENGTH_GAP)))
+    kappa = float(bessel.concentration_from_resultant(n_features, min(float(pooled), 1.0 - LENGTH_GAP)))
     # rows can cancel, and their concentration is then 0
     y = min(math.log(max(kappa, math.exp(LOWEST + 1.0))), HIGHEST - 1.0)
     return State(np.full(n_components, y), np.full(n_components, _WIDTH_PER_MOVE), prior, weight_concentration)
@@ -236,11 +235,11 @@ def maximise_weight_concentration(counts: Float64Array) -> float:
         total = n_components * (digamma(n_components * alpha) - digamma(n_components * alpha + n_rows))
         return float(total + (digamma(alpha + counts) - digamma(alpha)).sum(axis=1).mean())
 
-    low, high = math.log(_LEAST_ALPHA), math.log(_MOST_ALPHA)
+    low, high = math.log(LEAST_ALPHA), math.log(MOST_ALPHA)
     if slope(low) <= 0.0:
-        return _LEAST_ALPHA
+        return LEAST_ALPHA
     if slope(high) >= 0.0:
-        return _MOST_ALPHA
+        return MOST_ALPHA
     return math.exp(float(brentq(slope, low, high)))
 
 

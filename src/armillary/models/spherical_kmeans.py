@@ -111,7 +111,7 @@ def objective(state: State, statistics: DirectionalStatistics) -> float:
     return float(np.vecdot(statistics.resultants, state.directions).sum())
 
 
-class _Lloyd:
+class Lloyd:
     """Labels, then directions, over and over: the chain that the loop steps."""
 
     def __init__(self, passes: Passes, state: State, parameters: Parameters) -> None:
@@ -123,9 +123,11 @@ class _Lloyd:
 
     @property
     def n_clusters(self) -> int:
+        """K."""
         return len(self.state.directions)
 
     def step(self) -> tuple[float, bool]:
+        """The objective is that of the state after the step."""
         n_changed, statistics = self.assignment.sweep(self._passes, score_rule(self.state))
         has_empty = self._refills and not statistics.counts.all()
         if has_empty:
@@ -262,8 +264,8 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         )
         with self._passes(points) as passes, emitter:
 
-            def start(restart: int) -> _Lloyd:
-                return _Lloyd(passes, initial_state(passes, parameters, stream, restart), parameters)
+            def start(restart: int) -> Lloyd:
+                return Lloyd(passes, initial_state(passes, parameters, stream, restart), parameters)
 
             run = best_run(
                 start,

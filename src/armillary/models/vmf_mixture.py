@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from armillary._typing import ArrayLike, Float64Array, IntArray, RandomState
 from armillary.distributions import bessel, vmf
+from armillary.distributions.log_concentration import LENGTH_GAP
 from armillary.fitting import initialization
 from armillary.fitting.expectation import ExpectationMaximization
 from armillary.fitting.passes import Passes
@@ -43,8 +44,6 @@ from armillary.random import Stream, generator
 from armillary.statistics.directional import DirectionalStatistics
 from armillary.validation import check_choice, check_integer, check_number, check_positive
 
-# A mean resultant length is held below 1 by this: concentrations stay below about 1e6 D/2.
-_LENGTH_GAP = 1e-6
 STARTS = ("k-means++", "random", "random_labels")
 # Gopal and Yang 2014, 10.2.
 _PAPER_GAIN, _PAPER_CHANGE = 1e-1, 1e-2
@@ -141,7 +140,7 @@ def update(state: State, statistics: DirectionalStatistics, parameters: Paramete
     else:
         t = parameters.prior_strength
         mean_lengths = (lengths + t * anchor) / np.where(is_there, counts + t, 1.0)
-    mean_lengths = np.minimum(mean_lengths, 1.0 - _LENGTH_GAP)
+    mean_lengths = np.minimum(mean_lengths, 1.0 - LENGTH_GAP)
     found = estimate_concentration(dimension, mean_lengths, is_exact=parameters.is_exact)
     directions = statistics.directions(otherwise=state.directions)
     directions[~is_there] = state.directions[~is_there]
@@ -378,7 +377,7 @@ class VonMisesFisherMixture(AffineMixture):
 
     def _warn_of_bounds(self, state: State) -> None:
         dimension = state.directions.shape[1]
-        largest = float(bessel.concentration_from_resultant(dimension, 1.0 - _LENGTH_GAP))
+        largest = float(bessel.concentration_from_resultant(dimension, 1.0 - LENGTH_GAP))
         held = np.flatnonzero(state.concentrations >= 0.999 * largest)
         if held.size:
             warnings.warn(
