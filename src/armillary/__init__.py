@@ -45,7 +45,7 @@ _HOMES = {
     "suggest_max_angle": "armillary.models.angle_selection",
     "tune_links": "armillary.models.link_tuning",
 }
-_ROOMS = ("datasets", "diagnostics", "distributions", "geometry", "metrics", "plots")
+_ROOMS = ("datasets", "diagnostics", "distributions", "geometry", "metrics", "plots", "vision")
 
 __all__ = [
     "LINK_PRESETS",

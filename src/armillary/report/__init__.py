@@ -1,0 +1,1 @@
+"""The page of a clustering: one self-contained HTML file."""
