@@ -22,10 +22,11 @@ from armillary.exceptions import InputError, InputTypeError, ParameterError
 # units in the last place; treating them as unit changes a cosine by less than the tolerance.
 UNIT_TOLERANCE = {np.dtype(np.float32): 2e-6, np.dtype(np.float64): 1e-12}
 
-# Rows looked at together; bounds the scratch memory of the gate.
+# Values and rows looked at together: bounds the scratch memory of the gate, and keeps it in the cache.
 _BLOCK_VALUES = 1 << 18
-# Up to this many columns, summing squares column by column beats one dot product per row (measured 4x at D=3).
-_FEW_COLUMNS = 8
+_BLOCK_ROWS = 1 << 14
+# Up to this many columns, one product of all squares with ones beats a dot product per row (measured 5x at D=3).
+_FEW_COLUMNS = 16
 
 Rows = np.ndarray[Any, np.dtype[Any]] | sp.csr_array | sp.csr_matrix
 
@@ -214,7 +215,7 @@ def is_unit(array: npt.NDArray[Any], who: str, what: str = "X") -> bool:
 
 def row_blocks(shape: tuple[int, ...]) -> list[tuple[int, int]]:
     """Consecutive row ranges of bounded size that cover the rows."""
-    step = max(1, _BLOCK_VALUES // max(1, shape[1]))
+    step = max(1, min(_BLOCK_ROWS, _BLOCK_VALUES // max(1, shape[1])))
     return [(start, min(start + step, shape[0])) for start in range(0, shape[0], step)]
 
 
@@ -222,9 +223,10 @@ def unit_block(block: npt.NDArray[Any], first_row: int, who: str, what: str = "X
     """Rows `first_row, first_row + 1, ...` as C-contiguous unit rows; a view where nothing had to change."""
     rows = np.ascontiguousarray(block, dtype=computing_dtype(block.dtype))
     tolerance = UNIT_TOLERANCE[rows.dtype]
-    doubtful = np.flatnonzero(~(np.abs(_squared_norms(rows) - 1.0) <= tolerance))
-    if doubtful.size == 0:
+    excess = np.abs(_squared_norms(rows) - 1.0)
+    if excess.max(initial=0.0) <= tolerance:
         return rows.view()
+    doubtful = np.flatnonzero(~(excess <= tolerance))
     largest = np.abs(rows[doubtful]).max(axis=1).astype(np.float64)
     _refuse_rows(largest, first_row + doubtful, who, what)
     factors = safe_factors(largest)
@@ -243,11 +245,7 @@ def _squared_norms(rows: FloatArray) -> FloatArray:
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         if rows.shape[1] > _FEW_COLUMNS:
             return np.vecdot(rows, rows)
-        squares = np.square(rows)
-        total = squares[:, 0].copy()
-        for column in range(1, rows.shape[1]):
-            total += squares[:, column]
-        return total
+        return np.square(rows) @ np.ones(rows.shape[1], rows.dtype)
 
 
 def safe_factors(largest: Float64Array) -> Float64Array:

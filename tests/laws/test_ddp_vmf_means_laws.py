@@ -364,7 +364,7 @@ def check_weighted_sweeps(seed):
     tracks = ddp_vmf_means.State(
         np.arange(n_tracks), directions, rng.choice([0.5, 7.0, 300.0], n_tracks), rng.integers(1, 3, n_tracks), n_tracks
     )
-    opening = Opening(parameters.floor, memory=ddp_vmf_means.Recollection(tracks, parameters))
+    opening = Opening(parameters.floor, memory=ddp_vmf_means.Recollection(tracks, parameters, kernels_for("cpu")))
     assignment = SequentialAssignment(len(rows), is_bounded=False)
     n_alone = 0
     with Workers(1) as workers:
@@ -381,7 +381,7 @@ def check_weighted_sweeps(seed):
             is_kept[:n_tracks] = True
             assignment.keep(is_kept)
             kept = ddp_vmf_means.Sweep(sweep.directions[is_kept], sweep.statistics.select(is_kept), sweep.is_still)
-            directions = ddp_vmf_means.update(kept, tracks, parameters).directions
+            directions = ddp_vmf_means.update(kept, tracks, parameters, kernels_for("cpu")).directions
             if rng.random() < 0.4:  # from arbitrary labels, so that tracks lose their last rows
                 assignment.labels[:] = rng.integers(0, len(directions), len(rows))
                 is_kept = np.bincount(assignment.labels, minlength=len(directions)) > 0

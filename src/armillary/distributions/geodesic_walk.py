@@ -45,8 +45,15 @@ from armillary._typing import ArrayLike, Float64Array
 from armillary.geometry import sphere
 
 __all__ = [
+    "KNOT_SPACING_AT_ENDS",
+    "MAX_NEWTON_STEPS",
+    "MIN_ACROSS",
+    "MIN_WEIGHT",
+    "N_KNOTS",
+    "PI_REST",
     "RevivalCurve",
     "WalkAngles",
+    "WeightRule",
     "end_direction",
     "interpolate",
     "memory_weight",
@@ -58,18 +65,23 @@ __all__ = [
     "solve_small_angle",
 ]
 
+# How a track weighs what it remembers; see `memory_weight`.
+WeightRule = Literal["curvature", "paper"]
+
 _EPS = float(np.finfo(np.float64).eps)
 _RIGHT = np.pi / 2.0
 # pi less the float nearest to it
-_PI_REST = 1.2246467991473532e-16
+PI_REST = 1.2246467991473532e-16
 # Newton takes 3 steps on average and 10 at most over 200 000 random walks. Where the two least weights nearly agree
 # the sum has a corner at psi = pi/2, and leaving it by doublings takes up to 31.
-_MAX_NEWTON_STEPS = 100
-_MIN_WEIGHT = 1e-6
+MAX_NEWTON_STEPS = 100
+MIN_WEIGHT = 1e-6
 # Below this a direction across the resultant is rounding, and the walk has no arc of its own.
-_MIN_ACROSS = 1e-12
+MIN_ACROSS = 1e-12
+# Knots of a revival curve.
+N_KNOTS = 257
 # How close knots lie at both ends of a piece, against the mean; 0.2 to 0.35 serve alike.
-_KNOT_SPACING_AT_ENDS = 0.3
+KNOT_SPACING_AT_ENDS = 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +207,7 @@ def revival_curve(
     drift_concentration: ArrayLike,
     n_steps: ArrayLike,
     miss_price: ArrayLike,
-    n_knots: int = 257,
+    n_knots: int = N_KNOTS,
     *,
     is_exact: bool = True,
 ) -> RevivalCurve:
@@ -268,7 +280,7 @@ def memory_weight(
     drift_concentration: ArrayLike,
     n_steps: ArrayLike,
     length: ArrayLike,
-    rule: Literal["curvature", "paper"] = "curvature",
+    rule: WeightRule = "curvature",
 ) -> Float64Array:
     """The weight of the track after its rows were seen, at least 1e-6; (...).
 
@@ -284,10 +296,10 @@ def memory_weight(
     step = np.asarray(drift_concentration, dtype=np.float64) * np.cos(angles.step)
     if rule == "paper":
         # without steps an infinite beta is not met
-        return np.maximum(memory + steps * np.where(steps > 0.0, step, 0.0) + rows, _MIN_WEIGHT)
+        return np.maximum(memory + steps * np.where(steps > 0.0, step, 0.0) + rows, MIN_WEIGHT)
     if rule == "curvature":
         walk = np.where(steps > 0.0, step / np.where(steps > 0.0, steps, 1.0), np.inf)
-        return np.maximum(rows + _in_series(memory, walk), _MIN_WEIGHT)
+        return np.maximum(rows + _in_series(memory, walk), MIN_WEIGHT)
     raise ValueError(f'`rule` of geodesic_walk.memory_weight must be "curvature" or "paper"; got {rule!r}.')
 
 
@@ -303,7 +315,7 @@ def end_direction(memory: ArrayLike, resultant_direction: ArrayLike, eta: ArrayL
     cosine = np.vecdot(m, x)[..., None]
     # the offset from x or -x, whichever is nearer, is exact and has the same part across x as m
     across = sphere.to_tangent(m - np.copysign(1.0, cosine) * x, x)
-    is_flat = np.linalg.norm(across, axis=-1, keepdims=True) < _MIN_ACROSS
+    is_flat = np.linalg.norm(across, axis=-1, keepdims=True) < MIN_ACROSS
     axis = np.arange(x.shape[-1]) == np.argmin(np.abs(x), axis=-1)[..., None]
     across = np.where(is_flat, sphere.to_tangent(axis.astype(np.float64), x), across)
     across = across / np.linalg.norm(across, axis=-1, keepdims=True)
@@ -442,7 +454,7 @@ def _newton(chain: _Chain, zeta: Float64Array, is_obtuse: Any) -> Float64Array:
     Acute: concave, and at least (number of weakest links) x; Newton climbs from 0, whose first step is the small-angle
     solution. Obtuse: convex where it rises, and at most x; Newton comes down from pi/2.
     """
-    target = np.where(is_obtuse, (np.pi - zeta) + _PI_REST, zeta)
+    target = np.where(is_obtuse, (np.pi - zeta) + PI_REST, zeta)
     n_weakest = np.where(chain.is_weakest, chain.counts, 0.0).sum(axis=0)
     low = np.where(is_obtuse, target, 0.0)
     high = np.where(is_obtuse, _RIGHT, np.minimum(zeta / n_weakest, _RIGHT))
@@ -494,7 +506,7 @@ def _increasing_root(
     """
     x = start
     is_done = np.zeros(x.shape, dtype=np.bool_)
-    for _ in range(_MAX_NEWTON_STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         value, slope, rounding = evaluate(x)
         missing = target - value
         low = np.where(missing >= 0.0, x, low)
@@ -537,7 +549,7 @@ def _in_series(first: Float64Array, second: Float64Array) -> Float64Array:
 
 def _eased(part: Float64Array) -> Float64Array:
     """[0, 1] to itself, slow at both ends."""
-    return _KNOT_SPACING_AT_ENDS * part + (1.0 - _KNOT_SPACING_AT_ENDS) * part * part * (3.0 - 2.0 * part)
+    return KNOT_SPACING_AT_ENDS * part + (1.0 - KNOT_SPACING_AT_ENDS) * part * part * (3.0 - 2.0 * part)
 
 
 def _broadcast(*arguments: ArrayLike) -> list[Float64Array]:

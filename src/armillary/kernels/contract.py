@@ -48,6 +48,7 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array, FloatArray
+from armillary.distributions.geodesic_walk import RevivalCurve, WeightRule
 from armillary.points import Block
 
 # float32 scores are off by about 6e-8 |vector|: 2e-3 nats at this length. Beyond it, float64 (vmf_mixtures.md, 14).
@@ -130,6 +131,24 @@ class Exact(NamedTuple):
     position: int  # in the list of rows; -1: none
     cosines: Float64Array  # (K,)
     recalls: Float64Array  # (T,)
+
+
+class Tracks(NamedTuple):
+    """Tracks of a stream that had no rows for some steps, and how they walk (distributions/geodesic_walk.py)."""
+
+    directions: Float64Array  # (T, D) m
+    weights: Float64Array  # (T,) w
+    steps: npt.NDArray[np.int64]  # (T,) steps since they were seen
+    drift_concentration: float  # beta
+    is_exact: bool  # False: walks by the small-angle form
+
+
+class Meeting(NamedTuple):
+    """What the walks of tracks to rows come to."""
+
+    directions: Float64Array  # (T, D) where they end
+    penalties: Float64Array  # (T,) what the walks cost
+    weights: Float64Array  # (T,) of the tracks afterwards
 
 
 class CollapsedRule(NamedTuple):
@@ -387,6 +406,15 @@ class Kernels(Protocol):
 
         Returns the position where the walk halted, why, and the track of a revival (else -1).
         """
+
+    def meet_tracks(self, tracks: Tracks, towards: Float64Array, lengths: Float64Array, rule: WeightRule) -> Meeting:
+        """Most likely walks of tracks to rows whose resultants have the directions `towards` (T, D) and `lengths` (T,).
+
+        `rule` is that of `geodesic_walk.memory_weight`. Each track by itself: its bits do not depend on the others.
+        """
+
+    def revival_curves(self, tracks: Tracks, miss_price: float) -> RevivalCurve:
+        """Angles, scores and slopes (T, knots) of `geodesic_walk.revival_curve`."""
 
     def gibbs_sweep(
         self,

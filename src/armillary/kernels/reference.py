@@ -10,7 +10,9 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from armillary._typing import Float64Array, FloatArray
-from armillary.distributions import bessel, gaussian_component, tangent_gaussian
+from armillary.distributions import bessel, gaussian_component, geodesic_walk, tangent_gaussian
+from armillary.distributions.geodesic_walk import RevivalCurve, WeightRule
+from armillary.geometry import sphere
 from armillary.kernels.contract import (
     AffineRule,
     Anchors,
@@ -20,8 +22,10 @@ from armillary.kernels.contract import (
     Company,
     Exact,
     Halt,
+    Meeting,
     QuadraticRule,
     Recall,
+    Tracks,
 )
 from armillary.points import Block, SparseBlock
 
@@ -316,6 +320,25 @@ def one_by_one(
         found[i] = slot
         counts[slot] += 1
     return found, np.array(slots).reshape(-1, wide.shape[1])
+
+
+def meet_tracks(tracks: Tracks, towards: Float64Array, lengths: Float64Array, rule: WeightRule) -> Meeting:
+    """Walks to rows, what they cost, and what the tracks remember."""
+    angles = sphere.angle(tracks.directions, towards)
+    links = (tracks.weights, tracks.drift_concentration, tracks.steps)
+    find = geodesic_walk.solve if tracks.is_exact else geodesic_walk.solve_small_angle
+    walk = find(angles, *links, lengths)
+    return Meeting(
+        geodesic_walk.end_direction(tracks.directions, towards, walk.rows),
+        geodesic_walk.penalty(walk, *links),
+        geodesic_walk.memory_weight(walk, *links, lengths, rule),
+    )
+
+
+def revival_curves(tracks: Tracks, miss_price: float) -> RevivalCurve:
+    """Curves (T, knots) of the score of one row over its angle to the track."""
+    links = (tracks.weights, tracks.drift_concentration, tracks.steps)
+    return geodesic_walk.revival_curve(*links, miss_price, is_exact=tracks.is_exact)
 
 
 def gibbs_sweep(

@@ -18,10 +18,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, Literal, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from armillary._typing import ArrayLike, Float64Array, IntArray
 from armillary.distributions import geodesic_walk
-from armillary.distributions.geodesic_walk import RevivalCurve, WalkAngles
+from armillary.distributions.geodesic_walk import RevivalCurve, WeightRule
 from armillary.fitting.assignment import HardAssignment
 from armillary.fitting.events import Emitter
 from armillary.fitting.loop import Run, best_run
@@ -39,7 +38,7 @@ from armillary.fitting.passes import Passes
 from armillary.fitting.stopping import GainPerRow
 from armillary.geometry import sphere
 from armillary.geometry.rotation import mean_rotation
-from armillary.kernels.contract import AffineRule
+from armillary.kernels.contract import AffineRule, Kernels, Meeting, Tracks
 from armillary.models._estimator import UnitVectorEstimator
 from armillary.models.dp_vmf_means import birth_floor, check_max_angle, cluster_price
 from armillary.points import Points, as_points
@@ -54,9 +53,6 @@ from armillary.validation import (
     check_sample_weight,
     has_nan,
 )
-
-WeightRule = Literal["curvature", "paper"]
-Solver = Callable[[ArrayLike, ArrayLike, ArrayLike, ArrayLike, ArrayLike], WalkAngles]
 
 # Ten times the measured error of a revival curve (geodesic_walk.revival_curve).
 _CURVE_DOUBT = 1e-8
@@ -102,6 +98,11 @@ class State:
         return State(
             self.ids[which], self.directions[which], self.weights[which], self.steps_unseen[which], self.next_id
         )
+
+    def walkers(self, parameters: Parameters) -> Tracks:
+        """The tracks as the kernels have them."""
+        beta = parameters.drift_concentration
+        return Tracks(self.directions, self.weights, self.steps_unseen, beta, parameters.is_exact)
 
     def known(self) -> State:
         """The clusters of the last step; where it had none, all that are remembered."""
@@ -165,11 +166,6 @@ class Parameters:
         """Q, the price of one step unseen."""
         return self.price / self.max_unseen_steps
 
-    @property
-    def solve(self) -> Solver:
-        """The solver of the walk."""
-        return geodesic_walk.solve if self.is_exact else geodesic_walk.solve_small_angle
-
 
 def initial_state(state: State, parameters: Parameters, rotation: Float64Array | None) -> tuple[State, State]:
     """Tracks at the start of a step, turned by a rotation that is known and one step older: those alive, and the dead.
@@ -186,13 +182,13 @@ def initial_state(state: State, parameters: Parameters, rotation: Float64Array |
 class Recollection:
     """The tracks as `fitting/optimistic.py` asks for them: scores of those without rows, directions of the revived."""
 
-    def __init__(self, state: State, parameters: Parameters) -> None:
+    def __init__(self, state: State, parameters: Parameters, kernels: Kernels) -> None:
         self._state = state
         self._parameters = parameters
+        self._kernels = kernels
         steps = state.steps_unseen
-        walk = (state.weights, parameters.drift_concentration, steps, parameters.miss_price)
         self.directions = state.directions
-        self.curve: RevivalCurve = geodesic_walk.revival_curve(*walk, is_exact=parameters.is_exact)
+        self.curve: RevivalCurve = kernels.revival_curves(state.walkers(parameters), parameters.miss_price)
         self.curve_doubt = _CURVE_DOUBT
         # ddp_vmf_means.md, 4.3: S <= d + T Q + (1/w + T/beta)/2, and S <= 1 + T Q while d >= -1
         slack = 0.5 * (1.0 / state.weights + steps / parameters.drift_concentration)
@@ -212,7 +208,7 @@ class Recollection:
 
     def revive(self, tracks: npt.NDArray[np.int64], resultants: Float64Array) -> Float64Array:
         """The directions (P, D) of tracks (P,) whose only rows have these resultants (P, D)."""
-        return walk_to(self._state.select(tracks), resultants, self._parameters)[0]
+        return walk_to(self._state.select(tracks), resultants, self._parameters, self._kernels).directions
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,18 +221,14 @@ class Slots:
     weights: Float64Array  # (T,) of the tracks after the step
 
 
-def walk_to(
-    tracks: State, resultants: Float64Array, parameters: Parameters
-) -> tuple[Float64Array, WalkAngles, Float64Array]:
-    """Where tracks (T,) go to meet resultants (T, D): directions (T, D), the walks, and the lengths (T,) they meet."""
+def walk_to(tracks: State, resultants: Float64Array, parameters: Parameters, kernels: Kernels) -> Meeting:
+    """Where tracks (T,) go to meet resultants (T, D)."""
     statistics = DirectionalStatistics(np.zeros(len(resultants)), resultants)
-    lengths, towards = statistics.lengths, statistics.directions(otherwise=tracks.directions)
-    angles = sphere.angle(tracks.directions, towards)
-    walk = parameters.solve(angles, tracks.weights, parameters.drift_concentration, tracks.steps_unseen, lengths)
-    return geodesic_walk.end_direction(tracks.directions, towards, walk.rows), walk, lengths
+    towards = statistics.directions(otherwise=tracks.directions)
+    return kernels.meet_tracks(tracks.walkers(parameters), towards, statistics.lengths, parameters.weight_rule)
 
 
-def update(sweep: Sweep, tracks: State, parameters: Parameters) -> Slots:
+def update(sweep: Sweep, tracks: State, parameters: Parameters, kernels: Kernels) -> Slots:
     """Directions that maximise the objective for fixed labels: means of rows, for tracks drawn towards memory."""
     n_tracks, statistics = len(tracks.ids), sweep.statistics
     directions = statistics.directions(otherwise=sweep.directions)
@@ -248,11 +240,9 @@ def update(sweep: Sweep, tracks: State, parameters: Parameters) -> Slots:
     # rows of a track can cancel; it then stays where it was
     met = np.flatnonzero(statistics.lengths[:n_tracks] > 1e-12 * counts)
     if met.size:
-        walkers = tracks.select(met)
-        directions[met], walk, lengths = walk_to(walkers, statistics.resultants[met], parameters)
-        links = (walkers.weights, parameters.drift_concentration, walkers.steps_unseen)
-        constants[met] -= geodesic_walk.penalty(walk, *links)
-        weights[met] = geodesic_walk.memory_weight(walk, *links, lengths, parameters.weight_rule)
+        meeting = walk_to(tracks.select(met), statistics.resultants[met], parameters, kernels)
+        directions[met], weights[met] = meeting.directions, meeting.weights
+        constants[met] -= meeting.penalties
     return Slots(directions, statistics, constants, weights)
 
 
@@ -295,7 +285,8 @@ class _Frame:
         self._passes = passes
         self._tracks = tracks
         self._parameters = parameters
-        self._opening = Opening(parameters.floor, memory=Recollection(tracks, parameters) if len(tracks.ids) else None)
+        memory = Recollection(tracks, parameters, passes.kernels) if len(tracks.ids) else None
+        self._opening = Opening(parameters.floor, memory=memory)
         self._assignment = SequentialAssignment(passes.points.n_rows, is_bounded=False)
         self._is_settled = False
         asleep = DirectionalStatistics.zero(*tracks.directions.shape)
@@ -311,7 +302,7 @@ class _Frame:
         is_kept[: len(self._tracks.ids)] = True  # a track without rows sleeps again
         self._assignment.keep(is_kept)
         kept = Sweep(sweep.directions[is_kept], sweep.statistics.select(is_kept), sweep.is_still)
-        self.state = update(kept, self._tracks, self._parameters)
+        self.state = update(kept, self._tracks, self._parameters, self._passes.kernels)
         self._is_settled = sweep.is_still
         return objective(self.state), self._is_settled
 

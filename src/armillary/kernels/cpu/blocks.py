@@ -15,9 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array, FloatArray
-from armillary.kernels.contract import FLOAT32_SLOPE_LIMIT, AffineRule, Anchors, AngleBounds, QuadraticRule
+from armillary.distributions.geodesic_walk import N_KNOTS, RevivalCurve, WeightRule
+from armillary.kernels import reference
+from armillary.kernels.contract import (
+    FLOAT32_SLOPE_LIMIT,
+    AffineRule,
+    Anchors,
+    AngleBounds,
+    Meeting,
+    QuadraticRule,
+    Tracks,
+)
 from armillary.kernels.cpu import bounds as bound_kernels
-from armillary.kernels.cpu import choose, dense, gibbs, quadratic, sequential, sparse
+from armillary.kernels.cpu import choose, dense, gibbs, quadratic, sequential, sparse, walks
 from armillary.kernels.cpu.simd import CACHE_LINE
 from armillary.points import Block, SparseBlock, cut
 
@@ -412,6 +422,27 @@ def exact_scores(rows: Block, rule: PreparedRule, out: Float64Array) -> None:
 last_rows = sequential.last_rows
 first_rows = sequential.first_rows
 walk = sequential.walk
+
+
+def meet_tracks(tracks: Tracks, towards: Float64Array, lengths: Float64Array, rule: WeightRule) -> Meeting:
+    """Walks to rows, what they cost, and what the tracks remember."""
+    n_tracks = len(tracks.weights)
+    meeting = Meeting(np.empty(tracks.directions.shape), np.empty(n_tracks), np.empty(n_tracks))
+    directions, weights, steps, drift, is_exact = tracks
+    walks.meet(directions, weights, drift, steps, towards, lengths, is_exact, rule == "paper", *meeting)
+    return meeting
+
+
+def revival_curves(tracks: Tracks, miss_price: float) -> RevivalCurve:
+    """Curves (T, knots) of the score of one row over its angle to the track."""
+    if not tracks.is_exact:  # evenly spaced knots, no root: NumPy serves
+        return reference.revival_curves(tracks, miss_price)
+    shape = (len(tracks.weights), N_KNOTS)
+    curves = RevivalCurve(np.empty(shape), np.empty(shape), np.empty(shape))
+    walks.revival_curves(tracks.weights, tracks.drift_concentration, tracks.steps, miss_price, *curves)
+    return curves
+
+
 gibbs_sweep = gibbs.gibbs_sweep
 quadratic_scores = quadratic.scores
 find_anchors = quadratic.find_anchors
