@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check bench test-slow clean
+.PHONY: demo examples test check bench test-slow test-browser clean
 
 # Each stamp is one set of extras installed, redone when pyproject.toml changes.
 $(VENV)/bin/python:
@@ -16,12 +16,24 @@ $(VENV)/.installed-%: pyproject.toml | $(VENV)/bin/python
 
 demo: $(VENV)/.installed-all
 	$(RUN) examples/demo.py --output demo
+	$(RUN) examples/room.py --output demo
+
+# One question per file; `make test` runs them too, and holds what they print to what they say.
+examples: $(VENV)/.installed-all
+	@for name in embeddings documents stream_ids pipeline topics saving links_stream links_topics tour; do \
+	  echo "== examples/$$name.py"; (cd $$(mktemp -d) && $(CURDIR)/$(RUN) $(CURDIR)/examples/$$name.py) || exit 1; done
 
 test: check
 	$(RUN) -m pytest -n auto --dist worksteal --cov --cov-report=term
 
 test-slow: $(VENV)/.installed-dev
 	$(RUN) -m pytest -m slow
+
+# The report in a real browser: Playwright, and Chromium from the system's packages.
+test-browser: $(VENV)/.installed-dev,browser
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	  { sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); $$sudo apt-get update -q && $$sudo apt-get install -qy chromium; }
+	$(RUN) -m pytest tests/browser
 
 check: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff check .
@@ -38,6 +50,7 @@ bench: $(VENV)/.installed-bench
 	$(RUN) -m benchmarks.trees_and_slices
 	$(RUN) -m benchmarks.dirichlet_process
 	$(RUN) -m benchmarks.links
+	$(RUN) -m benchmarks.defaults
 	$(RUN) -m benchmarks.import_time
 
 clean:

@@ -4,6 +4,15 @@
 
 `Links` takes arrays. river hands out dictionaries; `FromFeatures` turns them into arrays, so that the model stands
 where a clusterer of river would: predict, compare, learn.
+
+It prints:
+
+    vector 1: a new voice, number 0
+    vector 2: a new voice, number 1
+    vector 3: a new voice, number 2
+    117 of 120 vectors were expected; 3 voices, 3 speakers
+    the first vector: Ada, margin +0.18
+    the first vector: 2, margin -0.75
 """
 
 from __future__ import annotations

@@ -5,6 +5,14 @@
 BERTopic takes any object with `fit`, `predict` and `labels_` as its `hdbscan_model`, and for topics online one with
 `partial_fit`. `Links` has all of them: BERTopic(hdbscan_model=Links(...)). The small pipeline below has the same steps
 (embed, cluster, words of each topic) and needs scikit-learn only.
+
+It prints:
+
+    Monday:  [0, 0, 1, 1, 0]
+    Tuesday: [1, 0, 2, 2]
+    topic 0: match, team, coach
+    topic 1: bank, rates, raises
+    topic 2: comet, sun, astronomers
 """
 
 from __future__ import annotations

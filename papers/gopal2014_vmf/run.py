@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import tempfile
+import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,20 +24,15 @@ import documents
 import held_out
 import hierarchies
 import methods
-import numpy as np
 import pictures
-import sklearn
 import slices
-from rich.console import Console
-from rich.progress import track as rich_track
 from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
-import armillary
+sys.path.append(str(Path(__file__).parents[2]))  # what papers share
+from papers.common import CONSOLE, NO_DATA, clean, shared_data, temporary_folder, track, versions
 
 HERE = Path(__file__).parent
-CONSOLE = Console()
-NO_DATA = "ARMILLARY_SHARED_DATA does not name a data folder"
 
 
 @dataclass(frozen=True)
@@ -78,17 +71,6 @@ SIZES: dict[str, dict[str, Runs]] = {
     "toy": {"CNAE-9": Runs(1, 0, 0, 0), "re0": Runs(1, 0, 0, 1)},
 }
 N_TOPICS = 30  # in time
-
-
-def track(items: Iterable[Any], word: str) -> Iterable[Any]:
-    """A progress bar."""
-    return rich_track(list(items), description=word, console=CONSOLE, transient=True)
-
-
-def shared_data() -> Path | None:
-    """The folder with recorded data, where there is one."""
-    named = os.environ.get("ARMILLARY_SHARED_DATA")
-    return Path(named) if named and Path(named).is_dir() else None
 
 
 def cluster(found: documents.Documents, runs: Runs) -> dict[str, Any]:
@@ -169,15 +151,6 @@ def draw(results: dict[str, Any], output: Path) -> None:
             pictures.save(pictures.likelihoods(results[part], over), output / f"{part}.png")
 
 
-def clean(value: Any) -> Any:
-    """Ready for JSON: numbers with six digits."""
-    if isinstance(value, dict):
-        return {key: clean(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [clean(item) for item in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value
-
-
 def show(results: dict[str, Any]) -> None:
     """The claims and where they stand."""
     table = Table("claim", "measured", "status", title="Gopal and Yang 2014", show_lines=True)
@@ -196,11 +169,10 @@ def main() -> None:
     )
     parser.add_argument("--only", choices=claims.PARTS, help="compute one part; the others are those of the last run")
     arguments = parser.parse_args()
-    temporary = Path(tempfile.gettempdir()) / "armillary-papers" / HERE.name
     folder = shared_data()
     # only recorded text, all of it, is worth keeping beside the script
     keeps = arguments.size == "full" and folder is not None
-    output: Path = arguments.output or (HERE if keeps else temporary)
+    output: Path = arguments.output or (HERE if keeps else temporary_folder(HERE))
     output.mkdir(parents=True, exist_ok=True)
     if folder is None:
         CONSOLE.print(f"Recorded text is skipped: {NO_DATA}. Documents drawn from topics stand in for it.")
@@ -219,10 +191,7 @@ def main() -> None:
         "size": arguments.size,
         "data": claims.RECORDED if folder else f"drawn from topics: {NO_DATA}",
         "seconds": seconds,
-        "python": platform.python_version(),
-        "armillary": armillary.__version__,
-        "numpy": np.__version__,
-        "scikit-learn": sklearn.__version__,
+        **versions(),
     }
     results = clean({"about": about, **parts})
     draw(results, output)

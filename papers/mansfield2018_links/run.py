@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import subprocess
-import tempfile
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -25,25 +23,17 @@ import claims
 import methods
 import numpy as np
 import pictures
-import sklearn
-from rich.console import Console
 from rich.table import Table
 
-import armillary
 import streams
 from armillary.metrics import matched_accuracy_score
 
+sys.path.append(str(Path(__file__).parents[2]))  # what papers share
+from papers.common import CONSOLE, NO_DATA, clean, shared_data, temporary_folder, versions
+
 HERE = Path(__file__).parent
-CONSOLE = Console()
-NO_DATA = "ARMILLARY_SHARED_DATA does not name a data folder"
 TEST_ORDERS = (10, 11, 12)
 N_CHECKPOINTS = 12
-
-
-def shared_data() -> Path | None:
-    """The folder with recorded data, where there is one."""
-    named = os.environ.get("ARMILLARY_SHARED_DATA")
-    return Path(named) if named and Path(named).is_dir() else None
 
 
 def measure(ids: np.ndarray, persons: np.ndarray, seconds: float) -> dict[str, Any]:
@@ -91,15 +81,6 @@ def both_directions(name: str, stream: streams.Stream, peers: Any) -> dict[str, 
     }
 
 
-def clean(value: Any) -> Any:
-    """Ready for JSON: numbers with six digits."""
-    if isinstance(value, dict):
-        return {key: clean(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [clean(item) for item in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value
-
-
 def main() -> None:
     """Compute, draw, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -108,9 +89,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="a folder; by default this one, or a temporary one without data")
     arguments = parser.parse_args()
     folder = None if arguments.toy else shared_data()
-    output: Path = arguments.output or (
-        HERE if folder is not None else Path(tempfile.gettempdir()) / "armillary-papers" / HERE.name
-    )
+    output: Path = arguments.output or (HERE if folder is not None else temporary_folder(HERE))
     output.mkdir(parents=True, exist_ok=True)
     peers, without = None, "toy run"
     if not arguments.toy:
@@ -136,10 +115,7 @@ def main() -> None:
         "data": "recorded" if folder else f"drawn: {NO_DATA}",
         "peers": "run beside" if peers is not None else without,
         "seconds": round(time.perf_counter() - begin, 1),
-        "python": platform.python_version(),
-        "armillary": armillary.__version__,
-        "numpy": np.__version__,
-        "scikit-learn": sklearn.__version__,
+        **versions(),
     }
     results = clean({"about": about, "sets": sets})
     stored.write_text(json.dumps(results, indent=1) + "\n")

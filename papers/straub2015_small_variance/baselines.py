@@ -10,7 +10,6 @@ k-means       spherical k-means on each frame by itself, with a number of cluste
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from copy import deepcopy
 from itertools import repeat
 from typing import Any
 
@@ -19,6 +18,7 @@ from scipy.optimize import linear_sum_assignment
 
 from armillary import DDPvMFMeans, DPvMFMeans, SphericalKMeans
 from armillary.geometry import sphere
+from armillary.vision.tracking import SequentialTracker
 
 Frames = Iterable[np.ndarray]  # each (n, 3)
 Ids = list[np.ndarray]  # each (n,) int
@@ -45,24 +45,8 @@ def ddp(
 
 def sequential(frames: Frames, max_angle: float) -> Ids:
     """Each frame starts from the clusters of the one before. A cluster keeps its id while rows choose it."""
-    model = DPvMFMeans(max_angle, warm_start=True)
-    names = np.empty(0, np.int64)
-    n_used = 0
-    ids: Ids = []
-    for frame in frames:
-        slots, directions = _after_one_sweep(model, frame, names, n_used)
-        n_used = max(n_used, 1 + int(slots.max()))
-        labels = model.fit_predict(frame)
-        if len(slots) != model.n_clusters_:
-            # rare: clusters came or went in a later sweep too; those nearest to what was there stay
-            angles = sphere.angle(directions[:, None], model.cluster_centers_[None])
-            old, new = linear_sum_assignment(angles)
-            fresh = np.arange(n_used, n_used + model.n_clusters_)
-            fresh[new] = slots[old]
-            slots, n_used = fresh, max(n_used, 1 + int(fresh.max()))
-        names = slots
-        ids.append(names[labels])
-    return _without_gaps(ids)
+    tracker = SequentialTracker(DPvMFMeans(max_angle))
+    return _without_gaps([tracker.step(frame) for frame in frames])
 
 
 def sequential_by_direction(frames: Frames, max_angle: float) -> Ids:
@@ -82,25 +66,6 @@ def sequential_by_direction(frames: Frames, max_angle: float) -> Ids:
         names, before = fresh, model.cluster_centers_
         ids.append(names[labels])
     return _without_gaps(ids)
-
-
-def _after_one_sweep(
-    model: DPvMFMeans, frame: np.ndarray, names: np.ndarray, n_used: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ids (K,) and directions (K, 3) after the first sweep of a warm start; slots that got no rows are left out.
-
-    A fit renumbers what is left when clusters are dropped, and does not tell which. `partial_fit` makes the same first
-    sweep and keeps every slot: what it adds to the counts tells.
-    """
-    probe = deepcopy(model).partial_fit(frame)
-    n_born = len(probe.counts_) - len(names)
-    gained, sums = probe.counts_.copy(), probe.resultants_.copy()
-    if len(names):
-        gained[: len(names)] -= model.counts_
-        sums[: len(names)] -= model.resultants_
-    is_chosen = gained > 0.0
-    slots = np.concatenate([names, n_used + np.arange(n_born)])[is_chosen]
-    return slots, sums[is_chosen] / np.linalg.norm(sums[is_chosen], axis=1, keepdims=True)
 
 
 def _without_gaps(ids: Ids) -> Ids:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from armillary.plots import plot_id_shares
 from armillary.plots.sphere import PALETTE
+from armillary.vision import color_depth, color_labels, color_normals
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,6 +127,64 @@ def figure_6(stream: Stream, runs: dict[str, tuple[list[np.ndarray], dict[str, f
         ax.set_ylabel("normals", color=INK)
         ax.set_xlabel("frame" if number == len(runs) - 1 else "", color=INK)
     return _finished(figure, f"{stream.title[0].upper()}{stream.title[1:]}; max_angle {degrees:g} degrees", plain=False)
+
+
+def figure_5(pages: list[dict[str, Any]]) -> Figure:
+    """Scenes side by side: depth, normals, and the segments of each model below."""
+    names = list(pages[0]["labels"])
+    figure = Figure(figsize=(1.75 * len(pages) + 0.4, 1.35 * (2 + len(names)) + 0.3), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.0, hspace=0.0)
+    grid = figure.subplots(2 + len(names), len(pages), squeeze=False)
+    for column, page in zip(grid.T, pages, strict=True):
+        images = [color_depth(page["depth"]), color_normals(page["normals"])]
+        images += [color_labels(page["labels"][name]) for name in names]
+        for ax, image in zip(column, images, strict=True):
+            _image(ax, image)
+        column[0].set_title(page["name"], fontsize=8, color=INK)
+        for ax, name in zip(column[2:], names, strict=True):
+            n_clusters = len(np.unique(page["labels"][name])) - 1
+            ax.text(6, 12, str(n_clusters), fontsize=7, color="white", va="top", weight="bold")
+    for ax, word in zip(grid[:, 0], ("depth", "normals", *names), strict=True):
+        ax.set_ylabel(word.replace(", ", ",\n"), fontsize=8, color=INK)
+    return _finished(figure, "Scenes segmented by direction (numbers: clusters; black: no depth)", plain=False)
+
+
+def figure_6_images(stream: Any, found: dict[str, Any], degrees: float) -> Figure:
+    """Key frames and shares of the ids of whole images, one method below the other."""
+    names = list(found["numbers"]["by_angle"][f"{degrees:g}"])
+    figure = Figure(figsize=(11.0, 2.75 * len(names) + 0.4), layout="constrained")
+    grid = figure.add_gridspec(2 * len(names), 1, height_ratios=[1.0, 1.1] * len(names))
+    for row, name in enumerate(names):
+        shares, key_frames = found["pictures"][degrees, name]
+        inner = grid[2 * row].subgridspec(1, len(key_frames), wspace=0.03)
+        for cell, (labels, number) in enumerate(zip(key_frames, found["key_frames"], strict=True)):
+            ax = figure.add_subplot(inner[cell])
+            _image(ax, color_labels(labels))
+            ax.set_xlabel(f"frame {number}", fontsize=7, color=INK, labelpad=1)
+        ax = plot_id_shares(shares, ax=figure.add_subplot(grid[2 * row + 1]))
+        ax.set_title(
+            f"{name}: {_told(found['numbers']['by_angle'][f'{degrees:g}'][name])}", loc="left", fontsize=10, color=INK
+        )
+        ax.set_ylabel("normals", color=INK)
+        ax.set_xlabel("frame" if row == len(names) - 1 else "", color=INK)
+    title = f"{stream.title[0].upper()}{stream.title[1:]}; whole images, max_angle {degrees:g} degrees"
+    return _finished(figure, title, plain=False)
+
+
+def _told(numbers: dict[str, Any]) -> str:
+    words = [f"{numbers['n_ids']} ids"]
+    if "same_id_back" in numbers:
+        words += [f"same id on the way back {numbers['same_id_back']:.3f}", f"id purity {numbers['id_purity']:.3f}"]
+    if "agreement" in numbers:
+        words.append(f"agreement with the planes {numbers['agreement']:.2f}")
+    return ", ".join([*words, f"spread in the world {numbers['spread']:.1f} degrees"])
+
+
+def _image(ax: Axes, colors: np.ndarray) -> None:
+    ax.imshow(colors, interpolation="nearest")
+    ax.set(xticks=[], yticks=[])
+    for side in ax.spines.values():
+        side.set_visible(False)
 
 
 def _key_frames(figure: Figure, place: Any, stream: Stream, ids: list[np.ndarray], n_shown: int = 8) -> None:

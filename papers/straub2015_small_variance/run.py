@@ -1,7 +1,8 @@
 """What Straub et al. (2015), Small-variance nonparametric clustering on the hypersphere, claim, and what we measure.
 
     python papers/straub2015_small_variance/run.py            all, a few minutes: results.json, claims.md, pictures
-    python papers/straub2015_small_variance/run.py --quick    the same at a small size, under a minute, elsewhere
+    python papers/straub2015_small_variance/run.py --quick    the same at a small size, a minute or two, elsewhere
+    python papers/straub2015_small_variance/run.py --only images    one part again; the others stay as they are stored
 
 Recorded normals are read where ARMILLARY_SHARED_DATA names the data folder; without it those parts are skipped, which
 the results say.
@@ -11,33 +12,27 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import tempfile
+import sys
 import time
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import claims
-import numpy as np
+import depth_images
 import pictures
 import scenes
 import synthetic
 import views
-from rich.console import Console
-from rich.progress import track as rich_track
 from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
-import armillary
+sys.path.append(str(Path(__file__).parents[2]))  # what papers share
+from papers.common import CONSOLE, NO_DATA, clean, shared_data, temporary_folder, track, versions
 
 HERE = Path(__file__).parent
-CONSOLE = Console()
 SHOWN = ("batch", "sequential", "ddp", "ddp, known rotation")
-NO_DATA = "ARMILLARY_SHARED_DATA does not name a data folder"
 
 
 @dataclass(frozen=True)
@@ -52,6 +47,8 @@ class Size:
     numbers: tuple[int, ...]  # of clusters, for k-means
     every: int  # of so many frames, one
     n_scenes: int | None
+    walk: tuple[int, int]  # frames of the rendered walk, and their width
+    n_images: int | None  # of the scenes with whole images
     has_variants: bool = False  # other settings of DDP-vMF-means
 
 
@@ -67,6 +64,8 @@ SIZES = {
         numbers=(10, 15, 20, 25, 28, 30, 32, 35, 40, 50, 60, 80, 120, 200),
         every=1,
         n_scenes=None,
+        walk=(60, 640),
+        n_images=None,
         has_variants=True,
     ),
     "quick": Size(
@@ -78,6 +77,8 @@ SIZES = {
         numbers=(15, 25, 30, 40, 60, 100),
         every=3,
         n_scenes=60,
+        walk=(45, 320),
+        n_images=12,
     ),
     "toy": Size(
         main_rows=900,
@@ -88,22 +89,13 @@ SIZES = {
         numbers=(20, 30),
         every=12,
         n_scenes=3,
+        walk=(8, 64),
+        n_images=2,
     ),
 }  # fmt: skip
 
 
-def track(items: Iterable[Any], word: str) -> Iterable[Any]:
-    """A progress bar."""
-    return rich_track(list(items), description=word, console=CONSOLE, transient=True)
-
-
-def shared_data() -> Path | None:
-    """The folder with recorded data, where there is one."""
-    named = os.environ.get("ARMILLARY_SHARED_DATA")
-    return Path(named) if named and Path(named).is_dir() else None
-
-
-def run_synthetic(size: Size, output: Path) -> dict[str, Any]:
+def run_synthetic(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
     """Thirty clusters: the table at the main angles, the curves at all."""
     thirty = (synthetic.N_CLUSTERS,)
     main = synthetic.sweep(size.main_rows, size.main_runs, _FINE, thirty, first_seed=1000, track=track)
@@ -155,23 +147,42 @@ def run_scenes(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
     return result
 
 
+def run_images(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
+    """Whole depth images: streams, and scenes one by one."""
+    streams = [depth_images.room(*size.walk)]
+    results: dict[str, Any] = {"streams": {}}
+    if folder is None:
+        skipped = {"skipped": NO_DATA}
+        results |= {"scenes": {"8 bits": skipped, "16 bits": skipped}}
+        results["streams"] |= {"corridor": skipped, "tum": skipped}
+    else:
+        recorded = (views.corridor(folder, size.every), views.tum(folder, size.every))
+        streams += [depth_images.recorded(stream, folder, size.every) for stream in recorded]
+        few, fine = depth_images.scenes_of_8_bits(folder, size.n_images), depth_images.scenes_of_16_bits(folder)
+        results["scenes"] = {
+            "8 bits": depth_images.measure_scenes(few, track=track),
+            "16 bits": depth_images.measure_scenes(fine, track=track),
+        }
+        pages = depth_images.segmentations([*fine[:3], fine[4], *few[:: max(1, len(few) // 4)][:4]])
+        pictures.save(pictures.figure_5(pages), output / "figure5.png")
+    for stream in streams:
+        found = depth_images.follow(stream, depth_images.DEGREES, track=track)
+        results["streams"][stream.name] = found["numbers"]
+        for degrees in depth_images.DEGREES:
+            figure = pictures.figure_6_images(stream, found, degrees)
+            pictures.save(figure, output / f"images_{stream.name}_{degrees:g}.png")
+    return results
+
+
+PARTS = {"synthetic": run_synthetic, "streams": run_streams, "scenes": run_scenes, "images": run_images}
+
+
 def show(results: dict[str, Any]) -> None:
     """The claims and where they stand."""
     table = Table("claim", "measured", "status", title="Straub et al. 2015", show_lines=True)
     for line in claims.lines(results):
         table.add_row(line.claim, line.measured, line.status)
     CONSOLE.print(table)
-
-
-def clean(value: Any) -> Any:
-    """Ready for JSON: numbers with six digits, None for what is not a number."""
-    if isinstance(value, dict):
-        return {key: clean(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [clean(item) for item in value]
-    if isinstance(value, float):
-        return None if np.isnan(value) else float(f"{value:.6g}")
-    return value
 
 
 def main() -> None:
@@ -182,10 +193,10 @@ def main() -> None:
     parser.add_argument(
         "--output", type=Path, help="a folder; by default this one for all, a temporary one for --quick"
     )
+    parser.add_argument("--only", choices=PARTS, action="append", help="one part; may be given again")
     arguments = parser.parse_args()
     size = SIZES[arguments.size]
-    temporary = Path(tempfile.gettempdir()) / "armillary-papers" / HERE.name
-    output: Path = arguments.output or (HERE if arguments.size == "full" else temporary)
+    output: Path = arguments.output or (HERE if arguments.size == "full" else temporary_folder(HERE))
     output.mkdir(parents=True, exist_ok=True)
     folder = shared_data()
     if folder is None:
@@ -194,19 +205,17 @@ def main() -> None:
     with warnings.catch_warnings():
         # a reference clustering that creeps on after 300 sweeps is good enough
         warnings.simplefilter("ignore", ConvergenceWarning)
-        parts = {
-            "synthetic": run_synthetic(size, output),
-            "streams": run_streams(size, output, folder),
-            "scenes": run_scenes(size, output, folder),
-        }
+        chosen = arguments.only or list(PARTS)
+        parts = {name: PARTS[name](size, output, folder) for name in PARTS if name in chosen}
     about = {
         "size": arguments.size,
         "seconds": round(time.perf_counter() - start, 1),
-        "python": platform.python_version(),
-        "armillary": armillary.__version__,
-        "numpy": np.__version__,
+        **versions(),
     }
     results = clean({"about": about, **parts})
+    if arguments.only:
+        stored = json.loads((output / "results.json").read_text())
+        results = stored | {name: results[name] for name in chosen}
     (output / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (output / "claims.md").write_text(claims.page(results))
     show(results)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from armillary.models.angle_selection import select_max_angle, suggest_max_angle
+    from armillary.models.automatic import choose_model
     from armillary.models.bayesian_vmf_mixture import BayesianVonMisesFisherMixture
     from armillary.models.ddp_vmf_means import DDPvMFMeans
     from armillary.models.dirichlet_process_mixture import DirichletProcessMixture
@@ -39,6 +40,7 @@ _HOMES = {
     "SphericalKMeans": "armillary.models.spherical_kmeans",
     "TemporalVonMisesFisherMixture": "armillary.models.temporal_vmf_mixture",
     "VonMisesFisherMixture": "armillary.models.vmf_mixture",
+    "choose_model": "armillary.models.automatic",
     "load": "armillary.persistence.archive",
     "save": "armillary.persistence.archive",
     "select_max_angle": "armillary.models.angle_selection",
@@ -61,6 +63,7 @@ __all__ = [
     "TemporalVonMisesFisherMixture",
     "VonMisesFisherMixture",
     "__version__",
+    "choose_model",
     "load",
     "save",
     "select_max_angle",

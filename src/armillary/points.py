@@ -120,7 +120,7 @@ class Points:
         """The weights of rows start..stop."""
         return None if self.weights is None else self.weights[start:stop]
 
-    def gather(self, numbers: npt.NDArray[np.int64]) -> Block:
+    def gather(self, numbers: npt.NDArray[np.integer[Any]]) -> Block:
         """Some rows, in the order given, with the bits that `block` gives them."""
         chosen = self.matrix[numbers]
         if self.is_sparse:

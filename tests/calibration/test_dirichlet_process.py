@@ -72,7 +72,7 @@ def draw_parameters(n_chains):
             means = generator.standard_normal((labels.max() + 1, 3))
             means /= np.linalg.norm(means, axis=1, keepdims=True)
             if draw_one(alpha, labels, means, generator) is not None:
-                return alpha, labels, list(means)
+                return alpha, labels, means
 
     return lambda generator: [draw_theta(generator) for _ in range(n_chains)]
 
@@ -92,7 +92,6 @@ def invariants(theta, data):
 
 
 def _invariants(alpha, labels, means, rows):
-    means = np.array(means)
     indicators = (labels == np.arange(len(means))[:, None]).astype(float)
     counts, resultants = indicators.sum(axis=1), indicators @ rows
     together = float(labels[0] == labels[1])
@@ -121,7 +120,7 @@ def transition_of(component=COMPONENT, prior=PRIOR, chain_class=SplitMergeChain)
                 setting = Setting(
                     component, passes, Stream(int(generator.integers(2**62))), n_attempts=1, alpha_prior=prior
                 )
-                chain = chain_class(setting, Clusters(passes, labels), list(means), alpha, n_sweeps=1)
+                chain = chain_class(setting, Clusters(passes, labels), means, alpha, n_sweeps=1)
                 chain._sweep()
             found.append((chain.alpha, chain.rows.labels.copy(), chain.pivots))
         return found
@@ -161,27 +160,28 @@ def test_the_sampler_keeps_the_joint_law_over_many_steps():
     assert result.is_passed, result
 
 
-class CountsOneMore(AlphaPrior):
+class CountsTwoMore(AlphaPrior):
     def draw(self, alpha, n_clusters, n_rows, generator):
-        return super().draw(alpha, n_clusters + 1, n_rows, generator)
+        return super().draw(alpha, n_clusters + 2, n_rows, generator)
 
 
 class WideMeans(TangentComponent):
     """Proposals of (16) as printed: the covariance is not divided by n, and means are kept whatever they are."""
 
-    def update(self, pivot, rows, generator):
-        proposal = self.proposal(rows)
-        return proposal._replace(lower=proposal.lower * np.sqrt(8.0)).draw(generator)
+    def _step(self, means, sets, generator):
+        proposal = self.proposal(sets)
+        new = proposal._replace(lowers=proposal.lowers * np.sqrt(8.0)).draw(generator)
+        return new, sets.tangent_sums(new).scatter
 
 
 @pytest.mark.usefixtures("quick_launches")
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"prior": CountsOneMore(PRIOR.shape, PRIOR.rate)},
+        {"prior": CountsTwoMore(PRIOR.shape, PRIOR.rate)},
         {"component": WideMeans(3, 0.4, 6.0)},
     ],
-    ids=["alpha counts a cluster more", "means without a ratio"],
+    ids=["alpha counts two clusters more", "means without a ratio"],
 )
 def test_planted_mistakes_are_seen(wrong):
     result = run_joint_test(transition_of(**wrong), n_chains=12, n_steps=50, n_draws=100, n_batches=2, seed=3)

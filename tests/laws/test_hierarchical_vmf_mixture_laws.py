@@ -245,11 +245,54 @@ def test_messages_in_the_coordinates_of_a_span_are_the_messages(case):
         np.testing.assert_allclose(other / scale, one / scale, atol=1e-7, err_msg=name)
     assert fits.trees.message_evidence(tree, few) == pytest.approx(fits.trees.message_evidence(tree, whole), rel=1e-10)
     top = MixturePrior(direction, float(np.linalg.norm(first)), 0.0, 1.0)
-    prior = fits._heard_prior(tree, fits.Heard(kappa, span, few), top)
-    vectors = prior.mean_concentration[:, None] * prior.mean_direction
+    prior = fits._heard_prior(tree, few, span.coordinates_of(first), top)
+    vectors = span.vectors(prior.mean_concentration[:, None] * prior.mean_direction)
     scale = 1.0 + prior.mean_concentration[:, None]
     np.testing.assert_allclose(vectors / scale, whole.down[tree.leaves] / scale, atol=1e-7)
     np.testing.assert_allclose(np.linalg.norm(prior.mean_direction, axis=1), 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("case", ["wide", "narrow", "equal vectors"])
+def test_a_span_keeps_products_and_gives_vectors_back(case):
+    rng = np.random.default_rng(4)
+    resultants, others = rng.standard_normal((5, 40)), rng.standard_normal((3, 40))
+    if case == "narrow":
+        resultants, others = resultants[:, :6], others[:, :6]
+    if case == "equal vectors":
+        others[1] = -2.0 * resultants[2]
+    span = fits.Span.of(resultants, others)
+    assert span.coordinates.shape[1] == {"wide": 8, "narrow": 6, "equal vectors": 7}[case]
+    given, made = (np.concatenate(pair) for pair in ((resultants, others), (span.coordinates, span.other_coordinates)))
+    np.testing.assert_allclose(made @ made.T, given @ given.T, atol=1e-11)
+    np.testing.assert_allclose(span.vectors(made), given, atol=1e-11)
+    own = np.arange(5.0)
+    np.testing.assert_allclose(
+        span.vectors(span.coordinates[::-1], own), resultants[::-1] + own[:, None] * resultants, atol=1e-11
+    )
+    # a vector that does not lie there is seen by its projection: products with all that does are right
+    outside = rng.standard_normal((2, resultants.shape[1]))
+    np.testing.assert_allclose(span.coordinates_of(outside) @ made.T, outside @ given.T, atol=1e-11)
+
+
+@pytest.mark.parametrize("inference", ["messages", "factorised"])
+@pytest.mark.parametrize("root", ["random", "point"])
+@pytest.mark.parametrize("shape", TREES)
+def test_a_fit_in_few_coordinates_is_the_fit_in_all_columns(monkeypatch, shape, root, inference):
+    rows = tree_rows(7, 150, 60)
+    form = {"root": root, "inference": inference, "max_iter": 12, "tol": 0.0, **TREES[shape]}
+    few = fit(rows, **form)
+
+    def all_columns(resultants, others):
+        others = np.atleast_2d(others)
+        lengths = np.linalg.norm(np.concatenate([resultants, others]), axis=1)
+        return fits.Span(resultants, others, lengths, resultants, others, None)
+
+    monkeypatch.setattr(fits.Span, "of", all_columns)
+    whole = fit(rows, **form)
+    np.testing.assert_allclose(few.lower_bounds_, whole.lower_bounds_, rtol=1e-10)
+    np.testing.assert_allclose(few.score_samples(rows), whole.score_samples(rows), rtol=1e-8)
+    for name in ("means_", "inner_means_", "prior_concentrations_", "inner_concentrations_", "mean_direction_"):
+        np.testing.assert_allclose(getattr(few, name), getattr(whole, name), rtol=1e-6, atol=1e-9, err_msg=name)
 
 
 # ------------------------------------------------------------------------------------------------- exact evidence

@@ -63,7 +63,7 @@ def single_updates(passes, parameters, n_rounds=3):
     make_law = parameters.make_law(stream, 1, 1)
     state = fit_file.initial_state(passes, parameters, stream, 1)
     yield "start", state
-    n_slices = len(state.statistics)
+    n_slices = len(state.counts)
     for _ in range(n_rounds):
         state = tv.update_labels(state, passes)
         yield "z", state
@@ -136,7 +136,7 @@ def test_nor_with_log_normal_laws(posterior):
 def test_a_bound_with_the_entropy_of_one_slice_twice_falls(time):
     # that the law above can fail: the planted mistake is a boundary term
     def wrong(state):
-        entropies = vmf.relative_entropy(state.directions.dimension, state.directions.concentrations)
+        entropies = vmf.relative_entropy(state.directions.laws.dimension, state.directions.laws.concentrations)
         return bound(state) + float(entropies[time].sum())
 
     fall, name = largest_fall(*checked(stream_rows(0, 25)[0], drift=0.3), objective=wrong)

@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 from armillary.distributions import bessel, vmf
 from armillary.distributions import direction_chains as dc
 from armillary.distributions import direction_trees as dt
+from armillary.distributions import natural_vectors as nv
 from armillary.distributions.concentration_laws import grid_law, point_law
 from armillary.distributions.log_concentration import MixturePrior
 from armillary.geometry.sphere import log_area
@@ -89,7 +90,7 @@ def test_conv_has_the_mean_of_the_blurred_law(first, second):
     pole = np.array([0.0, 0.0, 1.0])
     blur = blurred(vmf.log_density(POINTS, pole, first), second)  # symmetric in x and y
     mean = (MASSES * np.exp(blur)) @ POINTS
-    expected = bessel.mean_resultant_length(3, dc.conv(3, first, second))
+    expected = bessel.mean_resultant_length(3, nv.conv(3, first, second))
     np.testing.assert_allclose(mean, [0.0, 0.0, expected], atol=1e-12)
 
 
@@ -100,14 +101,14 @@ def test_steps_ahead_have_the_mean_of_the_walk(n_steps):
     for _ in range(n_steps):
         law = blurred(law, drift)
     mean = (MASSES * np.exp(law)) @ POINTS
-    np.testing.assert_allclose(dc.natural_means(dc.ahead(natural, drift, n_steps)), mean, atol=1e-12)
+    np.testing.assert_allclose(nv.natural_means(nv.ahead(natural, drift, n_steps)), mean, atol=1e-12)
 
 
 def test_next_rows_have_the_density_of_the_two_stage_draw():
     natural, drift, kappa = np.array([3.0, 1.0, 7.0]), 9.0, 11.0
     law = blurred(natural @ POINTS.T - bessel.log_h(0.5, np.linalg.norm(natural)) - AREA, drift)
     exact = blurred(law, kappa)
-    moved = dc.ahead(natural, drift, 1)
+    moved = nv.ahead(natural, drift, 1)
     length = np.linalg.norm(moved)
     ours = vmf.log_predictive_density(POINTS, moved / length, length, kappa)
     weights = MASSES * np.exp(exact)
@@ -248,7 +249,7 @@ def test_beliefs_on_a_tree_are_close_to_the_integrals(parents, strength):
     resultants = drawn_tree(tree, rng, 3, 40.0, 4.0, 2)
     exact, evidence = exact_tree(tree, resultants, concentrations, first)
     made = dt.messages(tree, resultants, concentrations, first)
-    np.testing.assert_allclose(dc.natural_means(made.natural_vectors), exact, atol=0.012)
+    np.testing.assert_allclose(nv.natural_means(made.natural_vectors), exact, atol=0.012)
     assert dt.message_evidence(tree, made) == pytest.approx(evidence, abs=0.03)
 
 
@@ -310,8 +311,8 @@ def recovered_inner(seed, by):
         known = np.full(len(tree.leaves), leaf)
         laws = dt.first_laws(
             tree,
-            dc.natural_means(natural),
-            vmf.relative_entropy(dimension, dc.natural_lengths(natural)),
+            nv.natural_means(natural),
+            vmf.relative_entropy(dimension, nv.natural_lengths(natural)),
             known,
             np.asarray(bessel.log_h(0.5 * dimension - 1.0, known)),
         )

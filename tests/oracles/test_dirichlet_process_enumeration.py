@@ -20,10 +20,11 @@ from armillary.distributions.tangent_component import TangentComponent
 from armillary.distributions.vmf_component import VmfComponent, log_grid
 from armillary.fitting import divisions
 from armillary.fitting.dirichlet_process import Clusters, score_rule
+from armillary.fitting.numbered_rows import NumberedRows
 from armillary.models import _split_merge, _subclusters
 from armillary.models._dirichlet_process_chains import FiniteChain, RestaurantChain, Setting, SplitMergeChain, log_crp
 from armillary.models._estimator import open_passes
-from armillary.models._split_merge import Cluster, SplitMerge
+from armillary.models._split_merge import Drawn, SplitMerge, Summaries
 from armillary.models._subclusters import SubclusterChain
 from armillary.points import as_points
 from armillary.random import Stream
@@ -185,6 +186,11 @@ class OnlyLaunch(SplitMergeChain):
         self._split_and_merge(0, 1)
 
 
+class OnlyRandom4(SplitMergeChain):
+    def _sweep(self):
+        self._split_and_merge(4, 0)
+
+
 class NoLaunch(SplitMergeChain):
     """Labels and `random` moves."""
 
@@ -215,7 +221,7 @@ def run(component, chain_class, n_sweeps, *, n_rows=5, spread=0.9, seed=0, truth
     with open_passes(as_points(rows, "test"), 1, "test") as passes:
         clusters = Clusters(passes, np.arange(n_rows) % 2)
         rng = np.random.default_rng(seed)
-        pivots = [component.draw(clusters.rows(k), rng)[0] for k in range(2)]
+        pivots = component.draw(clusters.sets(), rng)[0]
         whole = Setting(component, passes, Stream(seed), **{"n_attempts": 1, **setting})
         chain = chain_class(whole, clusters, pivots, ALPHA)
         for _ in range(n_sweeps):
@@ -274,25 +280,26 @@ def test_partitions_of_six_rows_have_their_posterior(name, moves):
 class ForgetsArea(TangentComponent):
     """The prior of the mean, 1/A, is left out."""
 
-    def log_joint(self, pivot, rows):
-        return super().log_joint(pivot, rows) + self._log_area
+    def _log_joint(self, statistics):
+        return super()._log_joint(statistics) + self._log_area
 
 
 class ForgetsProposal(TangentComponent):
     """q(mu) is left out of the evidence: the paper's (20) as printed."""
 
-    def _weigh(self, mean, rows, proposal):
-        return self.log_joint(mean, rows)
+    def _weigh(self, means, sets, proposal):
+        statistics = self.set_statistics(means, sets)
+        return self._log_joint(statistics), statistics[1]
 
 
-class DeletesEmptied(SplitMergeChain):
+class DeletesEmptied(NoLaunch):
     """Labels without anchors; clusters that end empty are deleted."""
 
     def _draw_labels(self, parameters):
         log_weights = np.log(self._generator("weights").gamma(self.rows.counts))
         rule = score_rule(self.component, parameters, log_weights)
         kept = self.rows.redraw(rule, self._key("labels"), None)
-        self.pivots = [self.pivots[k] for k in np.flatnonzero(kept)]
+        self.pivots = None if self.pivots is None else self.pivots[kept > 0]
 
 
 class AttemptsByClusters(SplitMergeChain):
@@ -321,11 +328,102 @@ def test_a_missing_factor_of_the_evidence_is_seen(wrong, n_sweeps):
     assert not result.agrees, result
 
 
-@pytest.mark.parametrize(("wrong", "n_sweeps"), [(DeletesEmptied, 1500), (AttemptsByClusters, 2000)])
-@pytest.mark.usefixtures("quick_launches")
+@pytest.mark.parametrize(
+    ("wrong", "n_sweeps"), [(DeletesEmptied, 3000), pytest.param(AttemptsByClusters, 3000, marks=pytest.mark.slow)]
+)
 def test_moves_without_a_way_back_are_seen(wrong, n_sweeps):
     result = run(COMPONENTS["gaussian"], wrong, n_sweeps, seed=4)
     assert not result.agrees, result
+
+
+# ---------------------------------------------------------------------------------------------- one attempt, exactly
+
+
+def transitions(component, rows):
+    """The matrix of one `random` attempt between all partitions, from the sampler's own ratios and probabilities."""
+    listed = partitions(len(rows))
+    number = {partition: i for i, partition in enumerate(listed)}
+    matrix = np.zeros((len(listed), len(listed)))
+    ratios = []
+    honest, division = _split_merge.log_split_ratio, divisions.RandomDivision(ALPHA)
+
+    def record(*values, **logs):
+        ratios.append(honest(*values, **logs))
+        return -np.inf if is_split else np.inf  # nothing is accepted
+
+    rng = np.random.default_rng(0)
+    with open_passes(as_points(rows, "test"), 1, "test") as passes, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_split_merge, "log_split_ratio", record)
+        for partition in listed:
+            labels = np.array(partition)
+            clusters = Clusters(passes, labels)
+            moves = SplitMerge(component, clusters, None, ALPHA)
+            moves.weigh(range(len(clusters)))
+            here = number[partition]
+            for k in range(len(clusters)):
+                members = clusters.numbers(k)
+                # the first row is left: each unordered division once
+                for mask in range(2 ** (len(members) - 1) - 1):
+                    is_left = np.array([True, *(bool(mask >> i & 1) for i in range(len(members) - 1))])
+                    parts = Drawn.of(component, NumberedRows.of(passes, [members[is_left], members[~is_left]]), rng)
+                    is_split = True
+                    moves.propose_split(k, is_left, division.log_probability(is_left), parts, rng)
+                    after = labels.copy()
+                    after[members[~is_left]] = len(clusters)
+                    chosen = 0.5 / len(clusters) * np.exp(division.log_probability(is_left))
+                    matrix[here, number[canonical(after)]] += chosen * min(1.0, np.exp(ratios[-1]))
+            for first in range(len(clusters)):
+                for second in range(first):
+                    numbers = clusters.together(first, second)
+                    is_first = labels[numbers] == first
+                    whole = Drawn.of(component, clusters.unions([(first, second)]), rng)
+                    is_split = False
+                    moves._propose_merge(first, second, is_first, division.log_probability(is_first), whole, rng)
+                    chosen = 0.5 * np.exp(moves._summaries.log_probability(first, second))
+                    after = np.where(labels == second, first, labels)
+                    matrix[here, number[canonical(after)]] += chosen * min(1.0, np.exp(-ratios[-1]))
+    return listed, matrix + np.diag(1.0 - matrix.sum(axis=1))
+
+
+@pytest.mark.parametrize("name", ["gaussian", "vmf"])
+def test_an_attempt_keeps_the_posterior_to_rounding(name):
+    component = COMPONENTS[name]
+    rows = clumps(4, 5, component.n_features)
+    listed, matrix = transitions(component, rows)
+    exact = np.array([posterior(component, rows, crp_prior)[partition] for partition in listed])
+    flows = exact[:, None] * matrix
+    np.testing.assert_allclose(flows, flows.T, rtol=1e-8, atol=1e-14)
+    assert np.all(np.linalg.matrix_power(matrix, 8) > 0.0)
+    # three attempts in every state are as good as one; as many as there are clusters are not
+    three = np.linalg.matrix_power(matrix, 3)
+    np.testing.assert_allclose(exact @ three, exact, atol=1e-12)
+    sizes = np.array([max(partition) + 1 for partition in listed])
+    by_clusters = np.array([np.linalg.matrix_power(matrix, size)[i] for i, size in enumerate(sizes)])
+    assert 0.5 * np.abs(exact @ by_clusters - exact).sum() > 0.003
+
+
+def test_the_number_of_attempts_does_not_depend_on_the_state(monkeypatch):
+    made = []
+    honest = SplitMerge.attempt
+
+    def count(self, kinds, generator):
+        done, is_changed = honest(self, kinds, generator)
+        made[-1] += kinds[:done]
+        return done, is_changed
+
+    monkeypatch.setattr(SplitMerge, "attempt", count)
+    component, rows = COMPONENTS["gaussian"], clumps(4, 6, 3)
+    with open_passes(as_points(rows, "test"), 1, "test") as passes:
+        chain = SplitMergeChain(
+            Setting(component, passes, Stream(1), n_attempts=3), Clusters(passes, [0] * 6), None, 1.0
+        )
+        sizes = set()
+        for _ in range(40):
+            made.append([])
+            sizes.add(chain.n_clusters)
+            chain.step()
+    assert len(sizes) > 1
+    assert all(kinds == ["random"] * 3 + ["launch"] * 3 for kinds in made)
 
 
 RATIOS = {
@@ -351,17 +449,17 @@ def test_wrong_ratios_are_seen(mistake, monkeypatch):
 
 def test_the_printed_merge_ratio_is_seen(monkeypatch):
     """(24) as printed: the ratio of likelihoods is upside down, and the factor A is missing."""
-    honest_ratio, honest_merge = _split_merge.log_split_ratio, SplitMerge._try_merge
+    honest_ratio, honest_merge = _split_merge.log_split_ratio, SplitMerge._propose_merge
 
     def printed(alpha, counts, evidences, together, **logs):
         return honest_ratio(alpha, counts, (-evidences[0], -evidences[1]), -together, **logs)
 
-    def merge(self, kind, generator):
+    def merge(self, *proposal):
         with monkeypatch.context() as patch:
             patch.setattr(_split_merge, "log_split_ratio", printed)
-            return honest_merge(self, kind, generator)
+            return honest_merge(self, *proposal)
 
-    monkeypatch.setattr(SplitMerge, "_try_merge", merge)
+    monkeypatch.setattr(SplitMerge, "_propose_merge", merge)
     result = run(COMPONENTS["gaussian"], OnlyRandom, 1500, seed=6)
     assert not result.agrees, result
 
@@ -389,37 +487,49 @@ def test_the_bias_of_subclusters_as_they_are(name):
 @pytest.mark.parametrize("kind", ["random", "launch"])
 @pytest.mark.parametrize("name", ["tangent", "tangent on a circle", "gaussian", "vmf"])
 def test_split_and_merge_ratios_are_reciprocal(name, kind, monkeypatch):
+    """A split that is made, and the merge that would undo it, with the pivot that the whole had."""
     component = COMPONENTS[name]
     rows = clumps(8, 12, component.n_features)
-    labels = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
     rng = np.random.default_rng(1)
     seen = []
     honest = _split_merge.log_split_ratio
 
     def record(*values, **logs):
         seen.append(honest(*values, **logs))
-        # the first, a split, is accepted whatever it is; the second, a merge, too
-        return np.inf if len(seen) == 1 else -np.inf
+        return np.inf
 
-    launch = divisions.LaunchDivision
+    launch = divisions.launch
     monkeypatch.setattr(_split_merge, "log_split_ratio", record)
-    monkeypatch.setattr(_split_merge, "LaunchDivision", lambda c, x, _: launch(c, x, np.random.default_rng(7)))
+    # the same launch for both: it is a function of the set and of chance
+    monkeypatch.setattr(_split_merge, "launch", lambda c, sets, _: launch(c, sets, np.random.default_rng(7)))
     with open_passes(as_points(rows, "test"), 1, "test") as passes:
-        clusters = Clusters(passes, labels)
-        pivots = [component.draw(clusters.rows(k), rng)[0] for k in range(3)]
-        whole = clusters.rows(0)
-        moves = SplitMerge(component, clusters, [Cluster(pivot) for pivot in pivots], ALPHA)
+        clusters = Clusters(passes, np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2]))
+        pivots = component.draw(clusters.sets(), rng)[0]
+        whole = clusters.numbers(0).copy()
+        moves = SplitMerge(component, clusters, pivots, ALPHA)
+        planned = [_split_merge._Attempt(kind, (0,), whole)]
         while not seen:
-            # a generator whose first integer is 0 splits the first cluster
-            generator = np.random.default_rng(int(rng.integers(2**32)))
-            if np.random.default_rng(generator.bit_generator.seed_seq.entropy).integers(3) == 0:
-                moves._try_split(kind, generator)
+            (proposal,) = moves._proposed(planned, rng)
+            if proposal is not None:
+                assert moves._is_accepted(proposal, rng)
         assert len(clusters) == 4
-        monkeypatch.setattr(_split_merge.Summaries, "draw_pair", lambda self, generator: (0, 3))
-        monkeypatch.setattr(
-            moves, "_drawn", lambda x, g: Cluster(pivots[0], component.evidence(pivots[0], x), component.summary(x))
-        )
-        moves._try_merge(kind, rng)
-        np.testing.assert_array_equal(clusters.rows(0), whole)
+        (back,) = moves._proposed([_split_merge._Attempt(kind, (0, 3), whole)], rng)
+        sets = clusters.unions([(0, 3)])
+        own = None if pivots is None else pivots[:1]
+        drawn = Drawn(own, component.evidence(own, sets), Summaries(component, *component.summary(sets)))
+        monkeypatch.setattr(_split_merge, "log_split_ratio", lambda *v, **k: seen.append(honest(*v, **k)) or -np.inf)
+        assert moves._is_accepted(back._replace(drawn=drawn), rng)
+        np.testing.assert_array_equal(clusters.numbers(0), whole)
     assert len(clusters) == 3
     assert seen[0] == pytest.approx(seen[1], abs=1e-10)
+
+
+@pytest.mark.parametrize("name", ["tangent", "gaussian"])
+def test_attempts_made_at_once_are_those_made_one_by_one(name, monkeypatch):
+    """Frequencies of moves do not depend on how many are proposed before one is decided."""
+    results = []
+    for at_once in (1, 10):
+        monkeypatch.setattr(_split_merge, "_AT_ONCE", at_once)
+        result = run(COMPONENTS[name], OnlyRandom4, 400, seed=8 + at_once)
+        assert result.agrees, result
+        results.append(result)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from armillary.distributions import inverse_wishart
+from armillary.distributions.components import joined
 from armillary.distributions.gaussian_component import GaussianComponent
 from armillary.distributions.tangent_component import TangentComponent
 from armillary.fitting.dirichlet_process import score_rule
@@ -28,7 +30,7 @@ def rule_of(kind, n_features, n_clusters, rng, volume_factor=True):
         component = GaussianComponent(n_features, 0.5, n_features + 3.0)
     else:
         component = TangentComponent(n_features, 0.2, n_features + 2.0, volume_factor)
-    laws = [component.draw_prior(rng) for _ in range(n_clusters)]
+    laws = component.draw_prior(n_clusters, rng)
     return score_rule(component, laws, np.log(rng.dirichlet(np.ones(n_clusters))))
 
 
@@ -109,8 +111,8 @@ def test_far_clusters_are_passed_over_without_changing_a_draw():
     rng = np.random.default_rng(3)
     component = TangentComponent(3, 1e-4, 5.0)
     means = units(rng, 40, 3)
-    laws = [component.point_estimate(np.tile(mean, (3, 1)), np.ones(3)) for mean in means]
-    rule = score_rule(component, laws, np.zeros(40))
+    laws = [component.point_estimate(np.tile(mean, (3, 1))) for mean in means]
+    rule = score_rule(component, reduce(joined, laws), np.zeros(40))
     rows = means[rng.integers(40, size=2000)] + 0.01 * rng.standard_normal((2000, 3))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     found = rng.integers(40, size=2000).astype(np.int32)
@@ -137,7 +139,7 @@ def test_frequencies_of_draws_are_the_shares():
 def test_one_cluster_and_one_row():
     component = TangentComponent(3, 0.1, 5.0)
     rng = np.random.default_rng(0)
-    rule = score_rule(component, [component.draw_prior(rng)], np.zeros(1))
+    rule = score_rule(component, component.draw_prior(1, rng), np.zeros(1))
     labels = np.zeros(1, dtype=np.int32)
     anchors = anchors_of(cpu, labels, 1, (3, 4), [0, 1])
     cpu.draw_anchored(units(rng, 1, 3), rule, anchors, (1, 2), 0, labels)
@@ -145,20 +147,57 @@ def test_one_cluster_and_one_row():
     assert inverse_wishart.draw(np.eye(1), 3.0, rng).shape == (1, 1)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("with_scatter", [True, False])
 @pytest.mark.parametrize("n_features", [2, 3, 6, 7, 20])
-def test_sums_in_a_tangent_space_equal_the_reference(n_features, with_scatter):
+def test_sums_in_tangent_spaces_equal_the_reference(n_features, with_scatter, dtype):
     rng = np.random.default_rng(n_features)
-    rows = units(rng, 50, n_features)
-    base = units(rng, n_features)
-    near = base + 1e-9 * rng.standard_normal(n_features)
-    rows = np.concatenate([rows, [base, -base, near / np.linalg.norm(near)]])
-    for weights in (None, rng.random(len(rows))):
+    bases = units(rng, 3, n_features)
+    near = bases[0] + 0.1 * rng.standard_normal((600, n_features))
+    close = bases[1] + 1e-9 * rng.standard_normal(n_features)
+    rows = np.concatenate([near, units(rng, 50, n_features), bases, -bases, close[None]])
+    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(dtype)
+    # pieces of near rows alone, of all kinds, and of one row; rows are met in any order, and again
+    numbers = np.concatenate([np.arange(600), rng.permutation(len(rows)), [4]]).astype(np.int32)
+    edges = np.array([0, 600, len(numbers) - 1, len(numbers)])
+    for weights in (None, rng.random(len(numbers))):
         wanted = {"with_scatter": with_scatter, "with_curvature": True}
-        found = cpu.tangent_sums(rows, base, weights, **wanted)
-        expected = reference.tangent_sums(rows, base, weights, **wanted)
+        found = cpu.tangent_sums(rows, numbers, edges, bases, weights, **wanted)
+        expected = reference.tangent_sums(rows, numbers, edges, bases, weights, **wanted)
         for ours, theirs in zip(found, expected, strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
-        again = cpu.tangent_sums(rows.copy(), base, weights, **wanted)
-        for ours, theirs in zip(found, again, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
+            np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9 if dtype == np.float64 else 1e-5)
+        # a piece alone has the bits that it has among others
+        alone = cpu.tangent_sums(rows, numbers, edges[1:3], bases[1:2], weights, **wanted)
+        for ours, theirs in zip(found, alone, strict=True):
+            np.testing.assert_array_equal(ours[1], theirs[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_features", [2, 3, 6])
+def test_totals_and_groups_equal_the_reference(n_features, dtype):
+    rng = np.random.default_rng(n_features)
+    rows, labels = units(rng, 500, n_features).astype(dtype), rng.integers(5, size=500).astype(np.int32)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(labels))])
+    found, expected = np.empty(500, dtype=np.int32), np.empty(500, dtype=np.int32)
+    cpu.group_rows(labels, starts, found)
+    reference.group_rows(labels, starts, expected)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(starts, np.concatenate([[0], np.cumsum(np.bincount(labels))]))
+    np.testing.assert_allclose(
+        cpu.row_totals(rows, found, starts), reference.row_totals(rows, found, starts), rtol=1e-12, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("n_features", [2, 3, 5])
+@pytest.mark.parametrize("kind", KINDS)
+def test_odds_are_differences_of_scores(kind, n_features):
+    rng = np.random.default_rng(n_features)
+    rule = rule_of(kind, n_features, 6, rng)
+    rows = units(rng, 90, n_features)
+    if rule.means is not None:
+        rows[:2] = rule.means[0], -rule.means[0]
+    numbers, edges = rng.permutation(90).astype(np.int32), np.array([0, 50, 51, 90])
+    found, expected = np.empty(90), np.empty(90)
+    cpu.quadratic_odds(rows, numbers, edges, rule, found)
+    reference.quadratic_odds(rows, numbers, edges, rule, expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)

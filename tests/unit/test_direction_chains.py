@@ -11,6 +11,7 @@ import pytest
 
 from armillary.distributions import bessel, vmf
 from armillary.distributions import direction_chains as dc
+from armillary.distributions import natural_vectors as nv
 from armillary.exceptions import InputError, ParameterError
 
 every_drift = pytest.mark.parametrize("drift", [0.0, 0.3, 12.0, 3e4, math.inf])
@@ -36,7 +37,7 @@ def whole_bound(chains, laws, drift):
 
 
 def log_h(dimension, vectors):
-    return np.asarray(bessel.log_h(0.5 * dimension - 1.0, dc.natural_lengths(vectors)))
+    return np.asarray(bessel.log_h(0.5 * dimension - 1.0, nv.natural_lengths(vectors)))
 
 
 # ------------------------------------------------------------------------------------------------------------- conv
@@ -45,10 +46,10 @@ def log_h(dimension, vectors):
 @pytest.mark.parametrize("dimension", [2, 3, 1000])
 def test_conv_at_its_ends(dimension):
     values = np.array([0.0, 1e-12, 0.5, 7.0, 1e4, 1e9, np.inf])
-    np.testing.assert_array_equal(dc.conv(dimension, values, np.inf), values)
-    np.testing.assert_array_equal(dc.conv(dimension, np.inf, values), values)
-    np.testing.assert_array_equal(dc.conv(dimension, values, 0.0), np.zeros_like(values))
-    table = dc.conv(dimension, values[:, None], values)
+    np.testing.assert_array_equal(nv.conv(dimension, values, np.inf), values)
+    np.testing.assert_array_equal(nv.conv(dimension, np.inf, values), values)
+    np.testing.assert_array_equal(nv.conv(dimension, values, 0.0), np.zeros_like(values))
+    table = nv.conv(dimension, values[:, None], values)
     np.testing.assert_allclose(table, table.T, rtol=1e-9)
     assert np.all(table <= np.minimum(values[:, None], values))
     assert np.all(np.diff(table, axis=0) >= 0.0)
@@ -56,48 +57,48 @@ def test_conv_at_its_ends(dimension):
 
 def test_conv_near_its_ends():
     # spreads add: (D-1)/(2k) far out, and A(c) k near 0
-    assert dc.conv(50, 1e10, 3e10) == pytest.approx(0.75e10, rel=1e-6)
-    assert dc.conv(50, 1e-9, 40.0) == pytest.approx(1e-9 * bessel.mean_resultant_length(50, 40.0), rel=1e-9)
-    assert dc.conv(50, 25.0, 1e15) == pytest.approx(25.0, rel=1e-12)
-    assert isinstance(dc.conv(3, 1.0, 2.0), float)
-    assert dc.conv(3, 1.0, 2.0) == vmf.convolved_concentration(3, 1.0, 2.0)
+    assert nv.conv(50, 1e10, 3e10) == pytest.approx(0.75e10, rel=1e-6)
+    assert nv.conv(50, 1e-9, 40.0) == pytest.approx(1e-9 * bessel.mean_resultant_length(50, 40.0), rel=1e-9)
+    assert nv.conv(50, 25.0, 1e15) == pytest.approx(25.0, rel=1e-12)
+    assert isinstance(nv.conv(3, 1.0, 2.0), float)
+    assert nv.conv(3, 1.0, 2.0) == vmf.convolved_concentration(3, 1.0, 2.0)
 
 
 def test_conv_refuses_what_is_no_concentration():
     with pytest.raises(ParameterError, match="`concentration` must be a finite number >= 0; got nan"):
-        dc.conv(3, np.nan, 1.0)
+        nv.conv(3, np.nan, 1.0)
     with pytest.raises(ParameterError, match=r"`concentration` must be a finite number >= 0; got -1\.0"):
-        dc.conv(3, 2.0, -1.0)
+        nv.conv(3, 2.0, -1.0)
 
 
 def test_convolved_keeps_directions():
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((4, 7))
     vectors[2] = 0.0
-    made = dc.convolved(vectors, np.array([3.0, 0.0, 5.0, np.inf]))
+    made = nv.convolved(vectors, np.array([3.0, 0.0, 5.0, np.inf]))
     np.testing.assert_array_equal(made[[1, 2]], 0.0)
     np.testing.assert_array_equal(made[3], vectors[3])
     length = np.linalg.norm(vectors[0])
-    np.testing.assert_allclose(made[0], vectors[0] / length * dc.conv(7, length, 3.0), rtol=1e-13)
+    np.testing.assert_allclose(made[0], vectors[0] / length * nv.conv(7, length, 3.0), rtol=1e-13)
 
 
 @every_drift
 def test_many_steps_are_single_ones(drift):
     vectors = np.array([[0.0, 30.0, 4.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0, 1e-3]])
-    np.testing.assert_array_equal(dc.ahead(vectors, drift, 0), vectors)
+    np.testing.assert_array_equal(nv.ahead(vectors, drift, 0), vectors)
     one_by_one = vectors
     for n_steps in range(1, 5):
-        one_by_one = dc.convolved(one_by_one, drift)
-        np.testing.assert_allclose(dc.ahead(vectors, drift, n_steps), one_by_one, rtol=1e-11, atol=1e-300)
+        one_by_one = nv.convolved(one_by_one, drift)
+        np.testing.assert_allclose(nv.ahead(vectors, drift, n_steps), one_by_one, rtol=1e-11, atol=1e-300)
 
 
 def test_steps_of_each_chain():
     vectors, drifts = np.ones((3, 4)), np.array([0.0, 5.0, np.inf])
-    made = dc.ahead(vectors, drifts, 3)
+    made = nv.ahead(vectors, drifts, 3)
     for chain, drift in enumerate(drifts):
-        np.testing.assert_array_equal(made[chain], dc.ahead(vectors[chain], drift, 3))
+        np.testing.assert_array_equal(made[chain], nv.ahead(vectors[chain], drift, 3))
     with pytest.raises(ParameterError, match="`n_steps` of ahead must be an int >= 0; got -1"):
-        dc.ahead(vectors, 1.0, -1)
+        nv.ahead(vectors, 1.0, -1)
 
 
 # --------------------------------------------------------------------------------------------------------- messages
@@ -146,10 +147,10 @@ def test_one_slice_is_the_conjugate_posterior(drift):
 def test_messages_by_hand(drift):
     chains = problem(4, n_slices=3)
     v = [chains[time] for time in range(3)]
-    q2 = dc.convolved(chains.first + v[0], drift)
-    q3 = dc.convolved(q2 + v[1], drift)
-    b2 = dc.convolved(v[2], drift)
-    b1 = dc.convolved(b2 + v[1], drift)
+    q2 = nv.convolved(chains.first + v[0], drift)
+    q3 = nv.convolved(q2 + v[1], drift)
+    b2 = nv.convolved(v[2], drift)
+    b1 = nv.convolved(b2 + v[1], drift)
     for (q, f), expected, own in zip(dc.forward(chains, drift), (chains.first, q2, q3), v, strict=True):
         np.testing.assert_array_equal(q, expected)
         np.testing.assert_array_equal(f, expected + own)
@@ -158,7 +159,7 @@ def test_messages_by_hand(drift):
     laws = dc.smoothed(chains, drift)
     by_hand = np.array([chains.first + v[0] + b1, q2 + v[1] + b2, q3 + v[2]])
     np.testing.assert_allclose(laws.natural_vectors, by_hand, rtol=1e-13, atol=1e-13)
-    np.testing.assert_allclose(laws.means(1), dc.natural_means(by_hand[1]), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(laws.means(1), nv.natural_means(by_hand[1]), rtol=1e-12, atol=1e-15)
 
 
 def test_time_can_run_backwards_from_a_uniform_start():
@@ -174,7 +175,7 @@ def test_an_empty_last_slice_is_a_prediction():
     chains = problem(8, n_slices=2)
     longer = dc.Chains.of([chains[0], chains[1], np.zeros_like(chains[0]), np.zeros_like(chains[0])], chains.first)
     last = dc.smoothed(chains, 15.0).natural_vectors[-1]
-    np.testing.assert_allclose(dc.smoothed(longer, 15.0).natural_vectors[-1], dc.ahead(last, 15.0, 2), rtol=1e-12)
+    np.testing.assert_allclose(dc.smoothed(longer, 15.0).natural_vectors[-1], nv.ahead(last, 15.0, 2), rtol=1e-12)
     np.testing.assert_allclose(dc.evidence(longer, 15.0), dc.evidence(chains, 15.0), atol=1e-11)
 
 
@@ -279,24 +280,24 @@ def test_a_table_of_the_drift_is_the_drift(dimension, share):
     drift = share * dimension
     lengths = dimension * np.exp(np.random.default_rng(0).uniform(-25.0, 40.0, size=(4, 500)))
     lengths[0, :2] = 0.0, 1e-300
-    ratios = dc.tabulated(dimension, drift).ratios(lengths)
-    exact = np.asarray(dc.conv(dimension, lengths, drift))
+    ratios = nv.tabulated(dimension, drift).ratios(lengths)
+    exact = np.asarray(nv.conv(dimension, lengths, drift))
     np.testing.assert_allclose(ratios * lengths, exact, rtol=2e-10)
     # several drifts at once, each with lengths of its own or with the same ones
     drifts = np.array([[0.1], [3.0], [70.0], [2e4]]) * dimension
-    table = dc.TabulatedDrift(dimension, drifts)
-    np.testing.assert_allclose(table.ratios(lengths) * lengths, dc.conv(dimension, lengths, drifts), rtol=2e-10)
+    table = nv.TabulatedDrift(dimension, drifts)
+    np.testing.assert_allclose(table.ratios(lengths) * lengths, nv.conv(dimension, lengths, drifts), rtol=2e-10)
     np.testing.assert_allclose(
-        table.ratios(lengths[1]) * lengths[1], dc.conv(dimension, lengths[1], drifts), rtol=2e-10
+        table.ratios(lengths[1]) * lengths[1], nv.conv(dimension, lengths[1], drifts), rtol=2e-10
     )
     # of lengths that are known to be short a table is shorter, and still right beyond its end
-    short = dc.TabulatedDrift(dimension, drift, longest=2.0 * dimension)
+    short = nv.TabulatedDrift(dimension, drift, longest=2.0 * dimension)
     np.testing.assert_allclose(short.ratios(lengths) * lengths, exact, rtol=2e-10)
 
 
 def test_the_ends_of_the_drift_have_no_table():
-    assert dc.tabulated(3, 0.0) == 0.0
-    assert dc.tabulated(3, math.inf) == math.inf
+    assert nv.tabulated(3, 0.0) == 0.0
+    assert nv.tabulated(3, math.inf) == math.inf
 
 
 @pytest.mark.parametrize("dimension", [3, 60])
@@ -304,7 +305,7 @@ def test_smoothing_by_a_table_and_with_its_evidence(dimension):
     chains = problem(dimension, n_slices=8)
     for drift in (0.3, 12.0, 3e4):
         exact = dc.smoothed(chains, drift)
-        laws, evidence = dc.smoothed_with_evidence(chains, dc.tabulated(dimension, drift))
+        laws, evidence = dc.smoothed_with_evidence(chains, nv.tabulated(dimension, drift))
         scale = exact.concentrations.max()
         np.testing.assert_allclose(laws.natural_vectors, exact.natural_vectors, atol=1e-9 * scale)
         np.testing.assert_allclose(evidence, dc.evidence(chains, drift), atol=1e-7)
@@ -353,7 +354,7 @@ def test_an_update_is_the_best_there_is(time):
     for size in (1e-2, 1.0, 30.0):
         vectors = best.natural_vectors.copy()
         vectors[time] += size * rng.standard_normal(vectors[time].shape)
-        other = dc.ChainLaws(vectors, dc.natural_lengths(vectors), 4)
+        other = dc.ChainLaws(vectors, nv.natural_lengths(vectors), 4)
         assert np.all(whole_bound(chains, other, drift) < peak)
 
 
@@ -372,7 +373,7 @@ def test_the_factorised_drift_at_its_ends():
     assert dc.factorised_drift(dc.ChainLaws.uniform(problem(3))) == 0.0
     pole = np.array([1.0, 0.0, 0.0])
     turning = np.array([pole, -pole])[:, None] * 5.0
-    assert dc.factorised_drift(dc.ChainLaws(turning, dc.natural_lengths(turning), 3)) == 0.0
+    assert dc.factorised_drift(dc.ChainLaws(turning, nv.natural_lengths(turning), 3)) == 0.0
     # beyond all digits, and still finite
     still = np.array([pole, pole])[:, None] * 1e17
     assert math.isfinite(dc.factorised_drift(dc.ChainLaws(still, np.full((2, 1), 1e17), 3)))
@@ -384,7 +385,7 @@ def test_a_sweep_is_forward_and_back():
     by_hand = dc.sweep(chains, start, 5.0, [0, 1, 2, 3, 4, 3, 2, 1, 0])
     made = dc.sweep(chains, start, 5.0)
     np.testing.assert_array_equal(made.natural_vectors, by_hand.natural_vectors)
-    np.testing.assert_array_equal(made.concentrations, dc.natural_lengths(made.natural_vectors))
+    np.testing.assert_array_equal(made.concentrations, nv.natural_lengths(made.natural_vectors))
     assert not start.natural_vectors.any()
 
 
@@ -400,3 +401,43 @@ def test_sentences():
         dc.Chains.of(np.zeros((5, 2, 3)), np.zeros(4))
     with pytest.raises(InputError, match=r"got a slice \(3,\) and a vector \(3,\)"):
         dc.Chains.of(np.zeros((5, 3)), np.zeros(3))
+
+
+@pytest.mark.parametrize("drift", [0.0, 7.0, np.inf])
+def test_what_steps_leave_makes_the_vectors(drift):
+    """F_t = ahead_t F_{t-1} + V_t, B_{t-1} = back_t (B_t + V_t), and both together are the natural vectors."""
+    chains = problem(4, n_slices=5)
+    laws = dc.smoothed(chains, drift)
+    forward, backward = chains.first + chains[0], np.zeros_like(chains.first)
+    forwards = [forward]
+    for time in range(1, 5):
+        forward = laws.ahead[time][:, None] * forward + chains[time]
+        forwards.append(forward)
+    for time in reversed(range(5)):
+        expected = forwards[time] + backward
+        np.testing.assert_allclose(laws.natural_vectors[time], expected, rtol=1e-12, atol=1e-12)
+        backward = laws.back[time][:, None] * (backward + chains[time])
+    assert (laws.ahead[0] == 1.0).all()
+    assert (laws.back[0] == 1.0).all()
+
+
+def test_coordinates_from_products_alone():
+    rng = np.random.default_rng(5)
+    vectors = rng.standard_normal((4, 6, 50)) * np.array([1e6, 1.0, 1e-6, 3.0, 0.0, 1.0])[:, None]
+    products = vectors @ vectors.swapaxes(1, 2)
+    made = dc.own_coordinates(products)
+    assert made.shape == (4, 6, 6)
+    scale = np.sqrt(products[:, range(6), range(6)])
+    scale[scale == 0.0] = 1.0
+    outer = scale[:, :, None] * scale[:, None, :]
+    np.testing.assert_allclose(made @ made.swapaxes(1, 2) / outer, products / outer, atol=1e-13)
+
+
+def test_a_sweep_over_lent_laws_uses_their_memory():
+    chains = problem(3, n_slices=5)
+    start = dc.sweep(chains, dc.ChainLaws.uniform(chains), 5.0)
+    kept = dc.sweep(chains, start, 5.0)
+    lent = dc.sweep(chains, start, 5.0, is_lent=True)
+    np.testing.assert_array_equal(lent.natural_vectors, kept.natural_vectors)
+    np.testing.assert_array_equal(lent.concentrations, kept.concentrations)
+    assert lent.natural_vectors is start.natural_vectors

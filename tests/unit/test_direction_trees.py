@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from armillary.distributions import bessel, vmf
-from armillary.distributions import direction_chains as dc
 from armillary.distributions import direction_trees as dt
+from armillary.distributions import natural_vectors as nv
 from armillary.distributions.concentration_laws import find_modes, grid_law
 from armillary.distributions.log_concentration import MixturePrior
 from armillary.exceptions import InputError, InputTypeError, ParameterError
@@ -147,7 +147,7 @@ def test_height_one_with_a_point_root_is_a_flat_mixture():
     np.testing.assert_array_equal(made.down, np.broadcast_to(first, (4, 9)))
     np.testing.assert_array_equal(made.up, kappas[:, None] * resultants)
     order = 0.5 * 9 - 1.0
-    exact = bessel.log_h(order, dc.natural_lengths(made.up + first)).sum() - 4.0 * bessel.log_h(order, 3.0)
+    exact = bessel.log_h(order, nv.natural_lengths(made.up + first)).sum() - 4.0 * bessel.log_h(order, 3.0)
     assert dt.message_evidence(tree, made) == pytest.approx(exact, rel=1e-13)
     laws = dt.update_directions(tree, start(tree, kappas, 9), first, tree.leaves, resultants)
     bound = dt.direction_bounds(tree, laws, first).sum() + row_bound(tree, laws, resultants)
@@ -159,13 +159,13 @@ def test_messages_by_hand():
     tree, resultants, first, kappas = problem([-1, 0, 0, 1, 1], 5)
     made = dt.messages(tree, resultants, kappas, first)
     own = kappas[[2, 3, 4], None] * resultants
-    m2, m3, m4 = (dc.convolved(v, k) for v, k in zip(own, kappas[[0, 1, 1]], strict=True))
+    m2, m3, m4 = (nv.convolved(v, k) for v, k in zip(own, kappas[[0, 1, 1]], strict=True))
     u1 = m3 + m4
-    m1 = dc.convolved(u1, kappas[0])
+    m1 = nv.convolved(u1, kappas[0])
     np.testing.assert_allclose(made.up, [m1 + m2, u1, *own], rtol=1e-13)
     np.testing.assert_allclose(made.to_parent, [np.zeros(5), m1, m2, m3, m4], rtol=1e-13)
-    p1, p2 = dc.convolved(first + m2, kappas[0]), dc.convolved(first + m1, kappas[0])
-    p3, p4 = dc.convolved(p1 + m4, kappas[1]), dc.convolved(p1 + m3, kappas[1])
+    p1, p2 = nv.convolved(first + m2, kappas[0]), nv.convolved(first + m1, kappas[0])
+    p3, p4 = nv.convolved(p1 + m4, kappas[1]), nv.convolved(p1 + m3, kappas[1])
     np.testing.assert_allclose(made.down, [first, p1, p2, p3, p4], rtol=1e-11, atol=1e-12)
 
 
@@ -234,7 +234,7 @@ def test_the_target_is_that_of_the_vectors_themselves():
     made = dt.messages(tree, resultants, kappas, first)
     target = dt.inner_target(tree, made, prior(8))
     for number, node in enumerate(tree.inner):
-        sent = [dc.convolved(made.up[child], kappas[node]) for child in tree.children(node)]
+        sent = [nv.convolved(made.up[child], kappas[node]) for child in tree.children(node)]
         order = 3.0
         exact = (
             bessel.log_h(order, np.linalg.norm(sum(sent) + made.down[node]))
@@ -329,7 +329,7 @@ def test_an_update_is_the_best_there_is(parents, strength):
         for size in (0.1, 3.0):
             means, entropies = laws.means.copy(), laws.entropies.copy()
             natural = own + size * rng.standard_normal(5)
-            means[node] = dc.natural_means(natural)
+            means[node] = nv.natural_means(natural)
             entropies[node] = vmf.relative_entropy(5, np.linalg.norm(natural))
             other = dt.TreeLaws(means, entropies, laws.concentrations, laws.log_h)
             assert dt.direction_bounds(tree, other, first).sum() + row_bound(tree, other, resultants) < peak
@@ -360,8 +360,8 @@ def test_first_laws_ask_for_what_children_show(parents):
     leaves = tree.leaves
     natural = kappas[leaves, None] * (resultants + 0.1)
     leaf_laws = (
-        dc.natural_means(natural),
-        vmf.relative_entropy(5, dc.natural_lengths(natural)),
+        nv.natural_means(natural),
+        vmf.relative_entropy(5, nv.natural_lengths(natural)),
         kappas[leaves],
         np.asarray(bessel.log_h(1.5, kappas[leaves])),
     )
@@ -372,7 +372,7 @@ def test_first_laws_ask_for_what_children_show(parents):
         total = laws.means[tree.children(node)].sum(axis=0)
         share = np.linalg.norm(total) / len(tree.children(node))
         assert bessel.mean_resultant_length(5, laws.concentrations[node]) == pytest.approx(share, rel=1e-10)
-        np.testing.assert_allclose(laws.means[node], dc.natural_means(laws.concentrations[node] * total), rtol=1e-10)
+        np.testing.assert_allclose(laws.means[node], nv.natural_means(laws.concentrations[node] * total), rtol=1e-10)
         assert laws.log_h[node] == pytest.approx(bessel.log_h(1.5, laws.concentrations[node]))
 
 
@@ -386,8 +386,8 @@ def test_the_part_of_a_leaf_seen_as_a_flat_component():
     laws = dt.update_directions(tree, laws, first, leaves, resultants)
     pulls = dt.pulls(tree, laws, first, leaves)
     natural = kappas[leaves, None] * resultants + pulls
-    flat = bessel.log_h(1.5, dc.natural_lengths(natural)) - bessel.log_h(1.5, dc.natural_lengths(pulls))
-    corrected = flat + bessel.log_h(1.5, dc.natural_lengths(pulls)) - dt.link_normalisers(tree, laws, first)[leaves]
+    flat = bessel.log_h(1.5, nv.natural_lengths(natural)) - bessel.log_h(1.5, nv.natural_lengths(pulls))
+    corrected = flat + bessel.log_h(1.5, nv.natural_lengths(pulls)) - dt.link_normalisers(tree, laws, first)[leaves]
     rows = kappas[leaves] * np.vecdot(resultants, laws.means[leaves])
     np.testing.assert_allclose(dt.direction_bounds(tree, laws, first)[leaves] + rows, corrected, rtol=1e-11, atol=1e-11)
 

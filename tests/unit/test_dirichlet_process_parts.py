@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from armillary.diagnostics import expected_losses
 from armillary.distributions.gaussian_component import GaussianComponent
 from armillary.distributions.tangent_component import TangentComponent
 from armillary.exceptions import InputError
 from armillary.fitting.convergence import effective_sample_size, split_r_hat
 from armillary.fitting.dirichlet_process import Clusters, typical_spread
-from armillary.fitting.divisions import LaunchDivision, RandomDivision
+from armillary.fitting.divisions import RandomDivision, launch
+from armillary.fitting.kept_draws import KeptDraws
 from armillary.models._dirichlet_process_chains import AlphaPrior, draw_log_gammas, log_crp
+from armillary.models._dirichlet_process_estimate import point_estimate
 from armillary.models._dirichlet_process_start import merge_greedily
 from armillary.models._estimator import open_passes
 from armillary.models._split_merge import Summaries
@@ -24,6 +27,11 @@ from armillary.points import as_points
 def units(rng, *shape):
     vectors = rng.standard_normal(shape)
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def launched(component, sample, rng):
+    with open_passes(as_points(sample, "test"), 1, "test") as passes:
+        return launch(component, Clusters(passes, np.zeros(len(sample), dtype=int)).sets(), rng)[0]
 
 
 @pytest.fixture
@@ -47,8 +55,8 @@ def test_probabilities_of_divisions_add_up_to_one(kind, n_rows):
     sample = units(rng, n_rows, 3)
     division = {
         "random": lambda: RandomDivision(1.7),
-        "launch": lambda: LaunchDivision(GaussianComponent(3, 0.3, 6.0), sample, rng),
-        "launch of tangent Gaussians": lambda: LaunchDivision(TangentComponent(3, 0.3, 5.0), sample, rng),
+        "launch": lambda: launched(GaussianComponent(3, 0.3, 6.0), sample, rng),
+        "launch of tangent Gaussians": lambda: launched(TangentComponent(3, 0.3, 5.0), sample, rng),
     }[kind]()
     sides = [np.array(side) for side in product([False, True], repeat=n_rows)]
     # each unordered division is met twice, by both namings
@@ -62,7 +70,7 @@ def test_probabilities_of_divisions_add_up_to_one(kind, n_rows):
 def test_divisions_are_drawn_with_their_probabilities(kind):
     rng = np.random.default_rng(2)
     sample = units(rng, 3, 3)
-    division = RandomDivision(1.2) if kind == "random" else LaunchDivision(GaussianComponent(3, 1.0, 6.0), sample, rng)
+    division = RandomDivision(1.2) if kind == "random" else launched(GaussianComponent(3, 1.0, 6.0), sample, rng)
     draws = [tuple(division.draw(3, rng)) for _ in range(4000)]
     cells = {side: 0 for side in product([False, True], repeat=3) if not side[0]}
     for draw in draws:
@@ -79,7 +87,7 @@ def test_divisions_are_drawn_with_their_probabilities(kind):
 def test_a_launch_is_a_function_of_the_set_and_of_chance():
     sample = units(np.random.default_rng(3), 400, 3)
     component = TangentComponent(3, 0.3, 5.0)
-    one, two = (LaunchDivision(component, sample, np.random.default_rng(5)) for _ in range(2))
+    one, two = (launched(component, sample, np.random.default_rng(5)) for _ in range(2))
     side = np.arange(400) % 2 == 0
     assert one.log_probability(side) == two.log_probability(side)
 
@@ -99,13 +107,15 @@ def test_splits_and_merges_keep_labels_and_members_together(passes, rows):
                 clusters.split(whole, is_left)
         else:
             first, second = rng.choice(len(clusters), 2, replace=False)
-            union, is_first = clusters.union(first, second)
-            np.testing.assert_array_equal(union[is_first], clusters.rows(first))
-            np.testing.assert_array_equal(union[~is_first], clusters.rows(second))
+            union = clusters.together(int(first), int(second))
+            np.testing.assert_array_equal(union, np.flatnonzero(np.isin(clusters.labels, [first, second])))
             clusters.merge(int(first), int(second))
         for k in range(len(clusters)):
             np.testing.assert_array_equal(clusters.numbers(k), np.flatnonzero(clusters.labels == k))
-            np.testing.assert_array_equal(clusters.rows(k), rows[clusters.labels == k])
+        counts = np.bincount(clusters.labels)
+        np.testing.assert_array_equal(clusters.sets().counts, counts)
+        totals = np.array([rows[clusters.labels == k].sum(axis=0) for k in range(len(clusters))])
+        np.testing.assert_allclose(clusters.sets().totals(), totals, atol=1e-12)
         assert clusters.counts.sum() == 30
 
 
@@ -128,6 +138,39 @@ def test_greedy_merges_repair_too_many_seeds():
         assert merge_greedily(TangentComponent(3, 0.02, 5.0), clusters, 1.0) == 9
         assert len(clusters) == 3
         assert all(len(np.unique(truth[clusters.numbers(k)])) == 1 for k in range(3))
+
+
+# ------------------------------------------------------------------------------------------------ the point estimate
+
+
+def lonely_draws(share_alone):
+    """Two clear clusters and five outliers, each of which is alone in a share of ten draws."""
+    rng = np.random.default_rng(8)
+    truth = np.repeat([0, 1], 60)
+    rows = np.eye(3)[truth] + 0.05 * rng.standard_normal((120, 3))
+    rows[:5] += 0.5 * np.array([0.0, 0.0, 1.0])
+    kept = KeptDraws(120)
+    for number in range(10):
+        draw = truth.astype(np.int32)
+        alone = [i for i in range(5) if (number + 2 * i) % 10 < 10 * share_alone]
+        draw[alone] = 2 + np.arange(len(alone))
+        kept.append(draw)
+    return rows, truth, kept
+
+
+@pytest.mark.parametrize(("share_alone", "n_clusters"), [(0.2, 2), (0.8, 7)])
+def test_small_clusters_are_left_out_where_most_draws_have_none(share_alone, n_clusters):
+    rows, truth, kept = lonely_draws(share_alone)
+    component = TangentComponent(3, 0.005, 5.0)
+    with open_passes(as_points(rows, "test"), 1, "test") as passes:
+        found = point_estimate(passes, component, kept, 1.0, "variation_of_information")
+    draws = kept.array()
+    assert draws[found.draw].max() >= 2
+    assert found.expected_loss == pytest.approx(expected_losses([*draws, found.labels])[-1] * 11 / 10, rel=1e-10)
+    assert found.expected_loss <= expected_losses(draws).min()
+    if n_clusters == 2:
+        np.testing.assert_array_equal(found.labels, truth)
+    assert len(found.weights) == len(np.unique(found.labels)) <= n_clusters
 
 
 # ------------------------------------------------------------------------------------------------ pairs

@@ -61,6 +61,7 @@ def test_dir_lists_the_public_names_and_rooms():
         "TemporalVonMisesFisherMixture",
         "VonMisesFisherMixture",
         "__version__",
+        "choose_model",
         "datasets",
         "diagnostics",
         "distributions",
@@ -72,6 +73,7 @@ def test_dir_lists_the_public_names_and_rooms():
         "select_max_angle",
         "suggest_max_angle",
         "tune_links",
+        "vision",
     ]
     assert dir(armillary) == expected
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -39,6 +40,7 @@ def test_the_run_leaves_results_claims_and_pictures(toy_run):
     output, _ = toy_run
     names = {path.name for path in output.iterdir()}
     pictures = {"figure3.png", "angles.png", "figure6_room_100.png", "figure6_room_80.png"}
+    pictures |= {"images_room_100.png", "images_room_70.png"}
     assert names == pictures | {"results.json", "claims.md"}
     results = json.loads((output / "results.json").read_text())
     curves = results["synthetic"]["curves"]
@@ -48,12 +50,61 @@ def test_the_run_leaves_results_claims_and_pictures(toy_run):
     assert {name for name, stream in results["streams"].items() if "by_angle" in stream} == {"room", "noisy room"}
 
 
+def test_whole_images_are_followed_by_every_method(toy_run):
+    output, _ = toy_run
+    room = json.loads((output / "results.json").read_text())["images"]["streams"]["room"]
+    assert room["size"] == [64, 48]
+    assert set(room["by_angle"]) == {"100", "70"}
+    assert set(room["by_angle"]["70"]) == {"batch", "sequential", "ddp", "ddp, turn followed"}
+    followed = room["by_angle"]["70"]["ddp, turn followed"]
+    assert followed["same_id_back"] > 0.9
+    assert followed["n_ids"] >= followed["n_large_ids"] >= followed["n_directions"] > 2
+    assert set(room["milliseconds"]) == {"smoothing", "normals"}
+
+
+def test_one_part_again_leaves_the_others_as_they_are_stored(toy_run, tmp_path):
+    stored = json.loads((toy_run[0] / "results.json").read_text())
+    (tmp_path / "results.json").write_text(json.dumps(stored | {"synthetic": stored["synthetic"] | {"mark": 1}}))
+    command = [sys.executable, STRAUB / "run.py", "--toy", "--only", "images", "--output", tmp_path]
+    environ = {name: value for name, value in os.environ.items() if name != "ARMILLARY_SHARED_DATA"}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    again = json.loads((tmp_path / "results.json").read_text())
+    assert again["synthetic"]["mark"] == 1
+    assert again["images"]["streams"]["room"]["by_angle"]["70"].keys() == {
+        *stored["images"]["streams"]["room"]["by_angle"]["70"]
+    }
+
+
+@pytest.fixture
+def depth_images(monkeypatch):
+    """The script with those it imports by plain names, which other papers use too."""
+    names = ("synthetic", "baselines", "views", "scenes", "depth_images")
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(STRAUB)
+    yield importlib.import_module("depth_images")
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def test_directions_in_the_world_spread_about_the_mean_of_their_id(depth_images):
+    x, y = np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0])
+    turned = np.array([np.cos(0.2), np.sin(0.2), 0.0])
+    # id 0 wanders by 0.2, id 1 stands still, id 2 is a double of id 1, id 3 never has enough pixels
+    sightings = [(0, 0.5, x), (0, 0.5, turned), (1, 1.0, y), (2, 1.0, y), (3, 0.01, -x)]
+    spread, n_directions = depth_images._in_the_world(sightings)
+    assert spread == pytest.approx(0.1 / 3.0)
+    assert n_directions == 2
+
+
 def test_without_recorded_data_the_run_says_what_it_skips(toy_run):
     output, printed = toy_run
     reason = "ARMILLARY_SHARED_DATA does not name a data folder"
     assert f"skipped: {reason}" in " ".join(printed.split())
     results = json.loads((output / "results.json").read_text())
     assert results["scenes"] == results["streams"]["corridor"] == {"skipped": reason}
+    assert results["images"]["streams"]["tum"] == results["images"]["scenes"]["8 bits"] == {"skipped": reason}
     assert f"| {reason} | skipped |" in (output / "claims.md").read_text()
 
 

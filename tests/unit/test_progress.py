@@ -83,7 +83,7 @@ def test_a_terminal_shows_everything_that_fits_in_two_lines(width):
         assert first.startswith("SphericalKMeans  restart 1/10  step 42/300  ")
         # 0.1 s a step and at most 2,958 steps to go
         assert first.rstrip().endswith("0:04, at most 4:56 left")
-        assert second.rstrip() == "300,000 rows  7 clusters  objective 0.98172341  change 3.1e-06"
+        assert second.rstrip() == "300,000 rows  7 clusters  objective 0.98172341  change 3.1e-06  10.0 steps/s"
 
 
 def test_the_display_gives_way_to_one_last_line():

@@ -272,6 +272,62 @@ def test_rows_of_either_kind(dtype, hold, inference):
     assert_equal_bits(batches, fitted)
 
 
+@pytest.fixture(scope="module")
+def documents():
+    """Sparse rows of three topics in six slices, one of them empty: more sums than values. Their weights, and times."""
+    rng = np.random.default_rng(0)
+    topics = rng.integers(0, 3, 240)
+    rows = np.where(rng.random((240, 400)) < 0.03, rng.gamma(2.0, size=(240, 400)), 0.0)
+    for row, topic in enumerate(topics):
+        rows[row, 100 * topic + rng.integers(0, 60, 6)] = 2.0 + rng.random(6)
+    weights = rng.gamma(2.0, size=240)
+    weights[:5] = 0.0
+    return sp.csr_array(rows), weights, rng.choice([0, 1, 3, 4, 5], size=240)
+
+
+SPARSE_FORMS = [
+    {},
+    {"drift": 0.0},
+    {"drift": 0.5},
+    {"drift": math.pi / 2},
+    {"weights": "per_slice", "mean_concentration_prior": 5.0, "empirical_bayes": False},
+]
+
+
+@pytest.mark.parametrize("form", SPARSE_FORMS, ids=str)
+def test_sums_that_are_not_stored_change_nothing(documents, form):
+    rows, weights, times = documents
+    given = {"times": times, "sample_weight": weights, "slices": range(6)}
+    wide = model(max_iter=12, **form)
+    sparse, dense = (quiet(copy.deepcopy(wide).fit, some, **given) for some in (rows, rows.toarray()))
+    assert sparse.n_iter_ == dense.n_iter_
+    np.testing.assert_allclose(sparse.lower_bounds_, dense.lower_bounds_, rtol=1e-12)
+    np.testing.assert_allclose(sparse.means_, dense.means_, atol=1e-11)
+    for name in ("mean_concentrations_", "concentrations_", "counts_", "projections_", "drift_concentration_"):
+        np.testing.assert_allclose(getattr(sparse, name), getattr(dense, name), rtol=1e-9, atol=1e-9, err_msg=name)
+    np.testing.assert_array_equal(sparse.labels_, dense.labels_)
+    np.testing.assert_array_equal(sparse.labels_, sparse.predict(rows, times=times))
+
+
+def test_nor_do_threads_nor_single_precision_there(documents):
+    rows, _, times = documents
+    one, many = (quiet(model(max_iter=6, n_threads=n).fit, rows, times=times) for n in (1, 3))
+    assert_equal_bits(one, many)
+    single = quiet(model(max_iter=6).fit, rows.astype(np.float32), times=times)
+    np.testing.assert_allclose(single.lower_bounds_, one.lower_bounds_, rtol=1e-6)
+    np.testing.assert_allclose(single.means_, one.means_, atol=1e-5)
+
+
+def test_restarts_and_a_stream_go_on_from_such_a_fit(documents):
+    rows, _, times = documents
+    fitted = quiet(model(max_iter=6, n_init=2).fit, rows, times=times)
+    again = copy.deepcopy(fitted)
+    for stream in (fitted, again):
+        quiet(stream.partial_fit, rows[:50], time=6)
+    assert fitted.means_.shape == (1, 3, 400)
+    assert_equal_bits(fitted, again)
+
+
 def test_threads_do_not_matter():
     one, many = (model(n_threads=n_threads).fit(ROWS, times=TIMES) for n_threads in (1, 3))
     assert_equal_bits(one, many)

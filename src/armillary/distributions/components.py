@@ -8,24 +8,34 @@ The *evidence* of a set with a pivot is log p(pivot) + log m(rows | pivot) - log
 `draw` proposes from; without a pivot it is the log marginal likelihood (dp_tgmm.md, 4, equation D). Acceptance
 ratios of split and merge moves are made of it.
 
-Sets of rows are float64 arrays (n, D), n >= 1, in increasing order of row number: q is then the same to the bit
-whenever the same set is looked at.
+Everything works on G sets at once (`row_sets.py`), the axis of the sets first: a sweep over thirty clusters is then a
+few operations on arrays. Where sets are asked for, rows (n, D) are one set. q is a function of the set alone.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from armillary._typing import Float64Array
+from armillary.distributions.row_sets import RowSets
 
-# The mean of a tangent Gaussian, (D,); None for components that are integrated out whole.
-Pivot: TypeAlias = "Float64Array | None"
+# Means of tangent Gaussians, (G, D); None for components that are integrated out whole.
+Pivots: TypeAlias = "Float64Array | None"
 # Sums over rows, each with the axes of the clusters first: adding and subtracting them adds and removes rows.
 Statistics: TypeAlias = "tuple[Float64Array, ...]"
-# All parameters of one cluster: a NamedTuple of the component's own, whose fields can be stacked.
+# All parameters of G clusters: a NamedTuple of the component's own, whose fields have the axis of the clusters first.
 Parameters: TypeAlias = Any
+
+# Sets, or rows (n, D) of one.
+Sets: TypeAlias = "RowSets | Float64Array"
+T = TypeVar("T", bound=Any)
+
+
+def joined(first: T, second: T) -> T:
+    """The parameters of more clusters, those of `first` before those of `second`."""
+    return type(first)(*(np.concatenate(parts) for parts in zip(first, second, strict=True)))
 
 
 class Component(Protocol):
@@ -35,53 +45,59 @@ class Component(Protocol):
     def n_features(self) -> int:
         """D."""
 
-    def draw(self, rows: Float64Array, generator: np.random.Generator) -> tuple[Pivot, float]:
-        """A pivot proposed for these rows, and its evidence."""
+    def draw(self, sets: Sets, generator: np.random.Generator) -> tuple[Pivots, Float64Array]:
+        """A pivot proposed for each set, and its evidence (G,)."""
 
-    def evidence(self, pivot: Pivot, rows: Float64Array) -> float:
-        """The evidence of these rows with a given pivot."""
+    def evidence(self, pivots: Pivots, sets: Sets) -> Float64Array:
+        """The evidence (G,) of sets with given pivots."""
 
-    def central_evidence(self, rows: Float64Array) -> float:
-        """The evidence at the centre of the proposal: a function of the set alone, for starts only."""
+    def central_evidence(self, sets: Sets) -> Float64Array:
+        """The evidence (G,) at the centre of the proposal: a function of the set alone, for starts only."""
 
-    def log_joint(self, pivot: Pivot, rows: Float64Array) -> float:
-        """log p(pivot) + log m(rows | pivot)."""
+    def log_joint(self, pivots: Pivots, sets: Sets) -> Float64Array:
+        """log p(pivot) + log m(rows | pivot), (G,)."""
 
-    def update(self, pivot: Pivot, rows: Float64Array, generator: np.random.Generator) -> Pivot:
+    def update(self, pivots: Pivots, sets: Sets, generator: np.random.Generator) -> Pivots:
         """One step that leaves p(pivot | rows) invariant."""
 
-    def draw_parameters(self, pivot: Pivot, rows: Float64Array, generator: np.random.Generator) -> Parameters:
-        """The rest of the parameters from their law given pivot and rows."""
+    def draw_parameters(self, pivots: Pivots, sets: Sets, generator: np.random.Generator) -> Parameters:
+        """The rest of the parameters from their law given pivots and rows."""
 
-    def draw_prior(self, generator: np.random.Generator) -> Parameters:
-        """Parameters from the prior."""
+    def renew(self, pivots: Pivots, sets: Sets, generator: np.random.Generator) -> tuple[Pivots, Parameters]:
+        """`update`, then `draw_parameters`."""
 
-    def pivot_of(self, parameters: Parameters) -> Pivot:
-        """The pivot inside parameters."""
+    def draw_prior(self, size: int, generator: np.random.Generator) -> Parameters:
+        """Parameters of `size` clusters from the prior."""
 
-    def point_estimate(self, rows: Float64Array, weights: Float64Array) -> Parameters:
-        """Parameters that fit weighted rows (weights (n,), not all 0): a posterior mode, or near one."""
+    def pivots_of(self, parameters: Parameters) -> Pivots:
+        """The pivots inside parameters."""
 
-    def log_density(self, parameters: list[Parameters], rows: Float64Array) -> Float64Array:
-        """Log densities (n, K)."""
+    def point_estimate(self, sets: Sets) -> Parameters:
+        """Parameters that fit the sets: a posterior mode, or near one."""
 
-    def sample(self, parameters: Parameters, size: int, generator: np.random.Generator) -> Float64Array:
+    def log_density(self, parameters: Parameters, rows: Float64Array) -> Float64Array:
+        """Log densities (n, K) of rows (n, D)."""
+
+    def sample(self, parameters: Parameters, cluster: int, size: int, generator: np.random.Generator) -> Float64Array:
         """Rows (size, D) of one cluster."""
 
-    def summary(self, rows: Float64Array) -> tuple[Float64Array, float]:
-        """Centre (D,) and variance in each direction: for choosing pairs of clusters."""
+    def summary(self, sets: Sets) -> tuple[Float64Array, Float64Array]:
+        """Centres (G, D) and variances in each direction (G,): for choosing pairs of clusters."""
 
     def squared_distances(self, centre: Float64Array, centres: Float64Array) -> Float64Array:
         """Squared distances (K,) of a centre (D,) to others (K, D), in the units of `summary`'s variances."""
 
-    def statistics(self, pivots: Float64Array | None, rows: Float64Array) -> Statistics:
+    def set_statistics(self, pivots: Pivots, sets: Sets) -> Statistics:
+        """Statistics (G, ...) of sets under their pivots."""
+
+    def statistics(self, pivots: Pivots, rows: Float64Array) -> Statistics:
         """Statistics (n, K, ...) of each row alone under each pivot (K, D); (n, 1, ...) where there are none."""
 
     def log_marginal(self, statistics: Statistics) -> Float64Array:
         """log m(rows | pivot) (...) of sets with these statistics; 0 for an empty set."""
 
-    def log_prior_predictive(self, rows: Float64Array) -> Float64Array:
+    def log_prior_predictive(self, rows: Any) -> Float64Array:
         """Log density (n,) of a row alone in a new cluster, the pivot integrated out."""
 
-    def draw_pivot_of_one(self, row: Float64Array, generator: np.random.Generator) -> Pivot:
-        """A pivot from its exact law given one row (D,)."""
+    def draw_pivot_of_one(self, row: Float64Array, generator: np.random.Generator) -> Pivots:
+        """A pivot (1, D) from its exact law given one row (D,)."""

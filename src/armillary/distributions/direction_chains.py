@@ -7,17 +7,17 @@ Messages     Q_1 = C_init mu_0, F_t = Q_t + V_t, Q_{t+1} = conv(F_t, C) forward,
 Evidence     sum_t log H(|F_t|) - log H(|Q_t|), over the uniform law of rows; C maximises it               9.4
 Factorised   q = prod_t q(mu_t), each vMF with V_t + C (E[mu_{t-1}] + E[mu_{t+1}]): Gopal and Yang's form,
              a bound, which underestimates C                                                               9.2, 9.3
-Ahead        n steps on, the concentration g becomes A^-1(A(g) A(C)^n)                                     9.5
 
-A law of a direction is told by its natural vector: its length is the concentration, 0 the uniform law. Messages keep
-to such laws by matching means: conv(v, C) has the direction of v and the concentration A^-1(A(|v|) A(C)).
+A law of a direction is told by its natural vector, and messages keep to such laws (`natural_vectors.py`).
 
 The drift C is a number from 0 to infinity, both included: 0 makes slices independent, infinity makes all slices one.
 
 Memory. One slice (K, D) is worked on at a time. Evidence may be an array (T, K, D) of any float type, a list of slices,
 or anything with a length that makes slice t when asked (`ScaledSlices`). Only `smoothed` and `sweep` make an array
 (T, K, D), of the type asked for. All vectors of a chain lie in the span of its T + 1 given ones: `Chains.reduced` has
-T + 1 coordinates in place of D, with which a search over C costs next to nothing.
+T + 1 coordinates in place of D, with which a search over C costs next to nothing. Where the inner products of the given
+vectors are known, `own_coordinates` makes such coordinates of them, and smoothing needs nothing else: `ChainLaws.ahead`
+and `back` say how the vectors themselves are combined, slice by slice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,146 +33,22 @@ import numpy.typing as npt
 
 from armillary._typing import ArrayLike, Float64Array, FloatArray
 from armillary.distributions import bessel, vmf
-from armillary.distributions.bessel import FloatOrArray
 from armillary.distributions.log_concentration import natural_slope
+from armillary.distributions.natural_vectors import TabulatedDrift, natural_lengths, step_ratios
 from armillary.exceptions import InputError
-from armillary.validation import check_integer
 
 # Clusters reduced together hold at most this many values, 128 MB.
 _REDUCED_VALUES = 1 << 24
+# Chains combined together hold at most this many values, 512 kB: half a cache of the second level.
+_COMBINED_VALUES = 1 << 16
 # A drift outside those tried could have this many nats more than 0 or infinity themselves, and no more.
 _FLAT = 0.005
 # Evidence is a sum of numbers of size log H, each good to 4e-16 of itself.
 _EVIDENCE_ROUNDING = 1e-14
-# Tables of conv: from where it is proportional to its argument to 1e-10 to where it has reached the drift to 1e-6. By
-# polynomials through six values its error is 1e-10 at D = 2, and 1e-11 from D = 100.
-_TABLE_LOW, _TABLE_HIGH, _TABLE_STEP = 1e-5, 1e6, 1.0 / 32.0
 # A search that begins near a drift looks this far, then in ever smaller steps; the last are joined by a parabola.
 _NEAR_FACTOR, _N_NEAR, _N_ZOOMS = 2.0, 9, 2
 # A mean cosine above this is rounding: it would ask for an infinite drift.
 _LEAST_GAP = 2.0**-52
-
-
-# ------------------------------------------------------------------------------------ laws told by natural vectors
-
-
-def conv(dimension: int, first: ArrayLike, second: ArrayLike) -> FloatOrArray:
-    """A^-1(A(first) A(second)): the concentration of a vMF law blurred by a vMF law, for values from 0 to infinity.
-
-    The law of y where m ~ vMF(psi, first) and y ~ vMF(m, second) is not vMF; this one has its mean. Arguments
-    broadcast, scalars give a float. Infinity is no blur: the other value comes back to the bit. 0 blurs all: 0.
-    """
-    one, two = np.broadcast_arrays(np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64))
-    is_blurred = ~(np.isinf(one) | np.isinf(two))
-    blurred = np.asarray(np.minimum(one, two))
-    blurred[is_blurred] = vmf.convolved_concentration(dimension, one[is_blurred], two[is_blurred])
-    return blurred if blurred.ndim else float(blurred)
-
-
-def convolved(
-    vectors: Float64Array,
-    concentrations: ArrayLike | TabulatedDrift,
-    dimension: int | None = None,
-    out: Float64Array | None = None,
-) -> Float64Array:
-    """Natural vectors (..., D) after a step of these concentrations (...): same directions, shorter.
-
-    `dimension` is D where the vectors are given in other coordinates (`Chains.reduced`); `out` is where they go.
-    """
-    lengths = natural_lengths(vectors)
-    if isinstance(concentrations, TabulatedDrift):
-        ratios = concentrations.ratios(lengths)
-    else:
-        shorter = np.asarray(conv(dimension or vectors.shape[-1], lengths, concentrations))
-        ratios = shorter / np.where(lengths > 0.0, lengths, 1.0)
-    return np.multiply(ratios[..., None], vectors, out=out)
-
-
-class TabulatedDrift:
-    """conv(., C) for finite drifts C > 0, from a table in the logarithm of its argument: a hundredth of the cost.
-
-    Good to 1e-10 of itself (tests/unit). Drifts (...) broadcast with the lengths they are applied to. Lengths beyond
-    the table are done exactly.
-    """
-
-    def __init__(self, dimension: int, drifts: ArrayLike, longest: float = math.inf) -> None:
-        """For lengths up to `longest`, where that is known."""
-        self.drifts = np.asarray(drifts, dtype=np.float64)
-        self._dimension = dimension
-        low = math.log(_TABLE_LOW * dimension)
-        high = math.log(max(min(_TABLE_HIGH * (float(self.drifts.max()) + dimension), longest), dimension)) + 0.5
-        places = low + _TABLE_STEP * np.arange(math.ceil((high - low) / _TABLE_STEP) + 1)
-        self._low, self._n_places = low, len(places)
-        # log(conv(g, C)/g): smooth, from log A(C) to -log g
-        table = np.log(np.asarray(conv(dimension, np.exp(places), self.drifts[..., None]))) - places
-        self._table = table.reshape(-1)
-        self._offsets = self._n_places * np.arange(self.drifts.size).reshape(self.drifts.shape)
-
-    def ratios(self, lengths: Float64Array) -> Float64Array:
-        """conv(g, C)/g of lengths g (...), anything where g = 0."""
-        with np.errstate(divide="ignore"):
-            place = (np.log(lengths) - self._low) / _TABLE_STEP
-        is_beyond = place >= self._n_places - 4.0
-        # below the table the ratio stays
-        place = np.where(is_beyond, 2.0, np.maximum(place, 2.0))
-        start = place.astype(np.int64)
-        share = place - start
-        first = start + self._offsets
-        values = np.zeros(first.shape)
-        for number, weight in enumerate(_lagrange(share)):
-            values += weight * self._table[first + (number - 2)]
-        ratios = np.exp(values)
-        if is_beyond.any():
-            is_beyond = np.broadcast_to(is_beyond, first.shape)
-            drifts, own = np.broadcast_to(self.drifts, first.shape), np.broadcast_to(lengths, first.shape)
-            ratios[is_beyond] = np.asarray(conv(self._dimension, own[is_beyond], drifts[is_beyond])) / own[is_beyond]
-        return ratios
-
-
-@lru_cache(maxsize=4)
-def tabulated(dimension: int, drift: float) -> float | TabulatedDrift:
-    """One drift for many steps; its ends need no table. The last few are kept: fits come back to the same drift."""
-    return drift if drift == 0.0 or math.isinf(drift) else TabulatedDrift(dimension, drift)
-
-
-def _lagrange(share: Float64Array) -> list[Float64Array]:
-    """Weights of the values at -2, -1, ..., 3 for a polynomial through them, at `share` in [0, 1)."""
-    gaps = [share - place for place in range(-2, 4)]
-    weights = []
-    for own in range(6):
-        others = [gap for place, gap in enumerate(gaps) if place != own]
-        scale = math.prod(own - place for place in range(6) if place != own)
-        weights.append(math.prod(others[1:], start=others[0]) / scale)
-    return weights
-
-
-def ahead(vectors: Float64Array, drift: ArrayLike, n_steps: int) -> Float64Array:
-    """Natural vectors (..., D) of the directions `n_steps` >= 0 steps after those with `vectors`: A(g) A(C)^n.
-
-    From the last slice of `smoothed` (or of `forward`: the same), this is the state a prediction starts from.
-    """
-    n_steps = check_integer(n_steps, "n_steps", "ahead", low=0)
-    if n_steps == 0:
-        return vectors.copy()
-    dimension = vectors.shape[-1]
-    steps = np.asarray(drift, dtype=np.float64)
-    finite = np.where(np.isinf(steps), 0.0, steps)
-    gap = np.asarray(bessel.mean_resultant_complement(dimension, finite))
-    length = np.asarray(bessel.mean_resultant_length(dimension, finite)) ** n_steps
-    with np.errstate(divide="ignore"):  # log 0 where a step forgets all
-        lost = -np.expm1(n_steps * np.log1p(-gap))  # 1 - (1 - gap)^n
-    reached = bessel.concentration_from_resultant(dimension, length, complement=lost)
-    return convolved(vectors, np.where(np.isinf(steps), np.inf, reached))
-
-
-def natural_lengths(vectors: Float64Array) -> Float64Array:
-    """Norms (...) of vectors (..., D)."""
-    return np.asarray(np.sqrt(np.vecdot(vectors, vectors)))
-
-
-def natural_means(vectors: Float64Array) -> Float64Array:
-    """E[mu] (..., D) of the directions with these natural vectors: A(|v|) v/|v|, and 0 at v = 0."""
-    return np.asarray(natural_slope(vectors.shape[-1], natural_lengths(vectors))[..., None] * vectors)
 
 
 # ----------------------------------------------------------------------------------------------------------- chains
@@ -232,11 +108,16 @@ class Chains:
 
     def plus(self, time: int, vectors: Float64Array, out: Float64Array) -> Float64Array:
         """The evidence of a slice and these vectors (..., K, D), in `out`."""
+        scales, given = self._unscaled(time)
+        np.multiply(scales[:, None], given, out=out)
+        out += vectors
+        return out
+
+    def _unscaled(self, time: int) -> tuple[Float64Array, Float64Array]:
+        """What to multiply (K,), and the vectors (K, D), for the evidence of a slice: made without a copy of it."""
         if isinstance(self.evidence, ScaledSlices):
-            np.multiply(self.evidence.concentrations[:, None], self.evidence.resultants[time], out=out)
-            out += vectors
-            return out
-        return np.add(vectors, self[time], out=out)
+            return self.evidence.concentrations, self.evidence.resultants[time]
+        return np.ones(len(self.first)), self[time]
 
     def reduced(self) -> Chains:
         """The same chains in coordinates of their own span, at most T + 1: all lengths and cosines are kept.
@@ -244,23 +125,22 @@ class Chains:
         Evidence and learning need no more than those. Each slice is asked for once per 128 MB of all evidence.
         """
         n_vectors, n_chains = len(self) + 1, len(self.first)
-        if self.dimension <= n_vectors:
+        if self.first.shape[1] <= n_vectors:
             return self
         coordinates = np.empty((n_vectors, n_chains, n_vectors))
         step = max(1, _REDUCED_VALUES // (n_vectors * self.dimension))
         for start in range(0, n_chains, step):
             some = slice(start, start + step)
             given = np.stack([self.first[some], *(self[time][some] for time in range(len(self)))], axis=1)
-            coordinates[:, some] = _own_coordinates(given).swapaxes(0, 1)
+            coordinates[:, some] = own_coordinates(given @ given.swapaxes(-1, -2)).swapaxes(0, 1)
         return replace(self, evidence=coordinates[1:], first=coordinates[0])
 
 
-def _own_coordinates(vectors: Float64Array) -> Float64Array:
-    """Vectors (..., n, D) to (..., n, n) with the same inner products.
+def own_coordinates(products: Float64Array) -> Float64Array:
+    """Vectors (..., n, n) that have these inner products (..., n, n).
 
     By the root of the matrix of cosines: lengths of very different size keep all their digits.
     """
-    products = vectors @ vectors.swapaxes(-1, -2)
     lengths = np.sqrt(np.diagonal(products, axis1=-2, axis2=-1))[..., None]
     scales = np.where(lengths > 0.0, lengths, 1.0)
     values, axes = np.linalg.eigh(products / scales / scales.swapaxes(-1, -2))
@@ -270,28 +150,43 @@ def _own_coordinates(vectors: Float64Array) -> Float64Array:
 # --------------------------------------------------------------------------------------------------------- messages
 
 
-def forward(chains: Chains, drift: ArrayLike | TabulatedDrift) -> Iterator[tuple[Float64Array, Float64Array]]:
+def forward(
+    chains: Chains, drift: ArrayLike | TabulatedDrift, ratios: Float64Array | None = None
+) -> Iterator[tuple[Float64Array, Float64Array]]:
     """(Q_t, F_t) for t = 1 ... T, each (K, D): natural vectors of mu_t before and after the evidence of slice t.
 
     `drift` is a number, one for each chain (K,), or several to try at once (M, 1), which gives (M, K, D). Both arrays
-    are used again for the next slice: new memory of a slice of text costs more than the sums.
+    are used again for the next slice: new memory of a slice of text costs more than the sums. Unless None, `ratios`
+    (T, K) gets |Q_t|/|F_{t-1}|, but at the first slice.
     """
     before = np.broadcast_to(chains.first, _message_shape(chains, drift)).copy(order="C")
     after = np.empty_like(before)
     for time in range(len(chains)):
         if time > 0:
-            convolved(after, drift, chains.dimension, out=before)
+            left = step_ratios(after, drift, chains.dimension)
+            np.multiply(left[..., None], after, out=before)
+            if ratios is not None:
+                ratios[time] = left
         yield before, chains.plus(time, before, out=after)
 
 
-def backward(chains: Chains, drift: ArrayLike | TabulatedDrift) -> Iterator[Float64Array]:
-    """B_t for t = T ... 1, last slice first, each (K, D): what the slices after t say of mu_t; one array for all."""
+def backward(
+    chains: Chains, drift: ArrayLike | TabulatedDrift, ratios: Float64Array | None = None
+) -> Iterator[Float64Array]:
+    """B_t for t = T ... 1, last slice first, each (K, D): what the slices after t say of mu_t; one array for all.
+
+    Unless None, `ratios` (T, K) gets |B_{t-1}|/|B_t + V_t|, but at the first slice.
+    """
     later = np.zeros(_message_shape(chains, drift))
     whole = np.empty_like(later)
     for time in reversed(range(len(chains))):
         yield later
         if time > 0:
-            convolved(chains.plus(time, later, out=whole), drift, chains.dimension, out=later)
+            chains.plus(time, later, out=whole)
+            left = step_ratios(whole, drift, chains.dimension)
+            np.multiply(left[..., None], whole, out=later)
+            if ratios is not None:
+                ratios[time] = left
 
 
 def _message_shape(chains: Chains, drift: ArrayLike | TabulatedDrift) -> tuple[int, ...]:
@@ -383,6 +278,8 @@ class ChainLaws:
     natural_vectors: FloatArray  # (T, K, D), float32 or float64
     concentrations: Float64Array  # (T, K): their lengths
     dimension: int  # D, also where the vectors are in other coordinates
+    ahead: Float64Array | None = None  # (T, K) of messages: what F_t keeps of F_{t-1}; 1 at the first slice
+    back: Float64Array | None = None  # (T, K) of messages: what B_{t-1} keeps of B_t + V_t; 1 at the first slice
 
     @classmethod
     def uniform(cls, chains: Chains, dtype: npt.DTypeLike = np.float64) -> ChainLaws:
@@ -419,13 +316,14 @@ def smoothed_with_evidence(
     """`smoothed`, and `evidence` (K,), which its forward pass finds on the way."""
     laws = ChainLaws.uniform(chains, dtype)
     befores, afters = np.empty_like(laws.concentrations), np.empty_like(laws.concentrations)
-    for time, later in zip(reversed(range(len(chains))), backward(chains, drift), strict=True):
+    ahead, back = np.ones_like(befores), np.ones_like(befores)
+    for time, later in zip(reversed(range(len(chains))), backward(chains, drift, back), strict=True):
         laws.natural_vectors[time] = later
-    for time, (before, after) in enumerate(forward(chains, drift)):
+    for time, (before, after) in enumerate(forward(chains, drift, ahead)):
         befores[time], afters[time] = natural_lengths(before), natural_lengths(after)
         laws.natural_vectors[time] += after
         laws.concentrations[time] = natural_lengths(laws.natural_vectors[time])
-    return laws, _evidence_of(chains.dimension, befores, afters)
+    return replace(laws, ahead=ahead, back=back), _evidence_of(chains.dimension, befores, afters)
 
 
 def alignments(slices: Slices, laws: ChainLaws) -> Float64Array:
@@ -444,30 +342,51 @@ def alignments(slices: Slices, laws: ChainLaws) -> Float64Array:
 # ------------------------------------------------------------------------------------------------------- factorised
 
 
-def sweep(chains: Chains, laws: ChainLaws, drift: float, times: Iterable[int] | None = None) -> ChainLaws:
+def sweep(
+    chains: Chains, laws: ChainLaws, drift: float, times: Iterable[int] | None = None, *, is_lent: bool = False
+) -> ChainLaws:
     """Each q(mu_t) in turn at its best given its neighbours (vmf_mixtures.md, 9.2): to the last slice and back.
 
     `times` gives another order, or some slices only. Every single update raises (or keeps)
-    `factorised_bounds` + `alignments` of the evidence. `laws` is left as it was; the result has its type. At drift 0
-    one sweep is the answer, at infinity too: there a chain has one direction, and all slices get its law.
+    `factorised_bounds` + `alignments` of the evidence. The result has the type of `laws`, which is left as it was
+    unless it `is_lent`: then its memory is used again. At drift 0 one sweep is the answer, at infinity too: there a
+    chain has one direction, and all slices get its law.
     """
-    vectors, concentrations = laws.natural_vectors.copy(), laws.concentrations.copy()
-    n_slices, slopes = len(chains), laws.slopes.copy()
+    vectors = laws.natural_vectors if is_lent else laws.natural_vectors.copy()
+    concentrations, slopes = laws.concentrations.copy(), laws.slopes.copy()
+    n_slices = len(chains)
     if math.isinf(drift):
         one = chains.first + sum(chains[time] for time in range(n_slices))
         vectors[:], concentrations[:] = one, natural_lengths(one)
         return ChainLaws(vectors, concentrations, laws.dimension)
-    # memory made once: a slice of a text can be megabytes, and new pages cost more than the sums
-    natural, pull = np.empty(chains.first.shape), np.empty(chains.first.shape)
-    nothing = np.zeros((1, 1))
     for time in (*range(n_slices), *reversed(range(n_slices - 1))) if times is None else times:
-        chains.plus(time, chains.first if time == 0 else nothing, out=natural)
-        for other in (time - 1, time + 1):
-            if 0 <= other < n_slices:
-                natural += np.multiply((drift * slopes[other])[:, None], vectors[other], out=pull)
-        vectors[time], concentrations[time] = natural, natural_lengths(natural)
+        pulls = [(drift * slopes[other], vectors[other]) for other in (time - 1, time + 1) if 0 <= other < n_slices]
+        parts = [chains._unscaled(time), *pulls]
+        if time == 0:
+            parts.append((np.ones(len(chains.first)), chains.first))
+        concentrations[time] = _combine(parts, vectors[time])
         slopes[time] = natural_slope(laws.dimension, concentrations[time])
     return ChainLaws(vectors, concentrations, laws.dimension)
+
+
+def _combine(parts: list[tuple[Float64Array, FloatArray]], out: FloatArray) -> Float64Array:
+    """The sum of vectors (K, D) times numbers (K,), into `out`, and its lengths (K,).
+
+    A few chains at a time: what they are made of is still in the cache when it is wanted again.
+    """
+    lengths = np.empty(len(out))
+    step = max(1, _COMBINED_VALUES // out.shape[1])
+    total, term = np.empty((2, min(step, len(out)), out.shape[1]))
+    for start in range(0, len(out), step):
+        some = slice(start, start + step)
+        n_chains = len(out[some])
+        (scales, vectors), *others = parts
+        np.multiply(scales[some, None], vectors[some], out=total[:n_chains])
+        for scales, vectors in others:
+            total[:n_chains] += np.multiply(scales[some, None], vectors[some], out=term[:n_chains])
+        out[some] = total[:n_chains]
+        lengths[some] = natural_lengths(total[:n_chains])
+    return lengths
 
 
 def factorised_bounds(chains: Chains, laws: ChainLaws, drift: float) -> Float64Array:

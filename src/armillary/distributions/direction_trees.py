@@ -35,11 +35,8 @@ import numpy.typing as npt
 from armillary._typing import ArrayLike, Float64Array
 from armillary.distributions import bessel, vmf
 from armillary.distributions.concentration_laws import LogLaw, MakeLaw, grid_law
-from armillary.distributions.direction_chains import (
-    convolved,
-    natural_lengths,
-)
 from armillary.distributions.log_concentration import MixturePrior, ProjectedTarget, Target, natural_slope
+from armillary.distributions.natural_vectors import convolved, natural_lengths
 from armillary.exceptions import InputError, InputTypeError, ParameterError
 from armillary.validation import check_choice, check_integer
 
@@ -50,8 +47,6 @@ ROOTS = ("random", "point")
 _MOST_NODES = 1_000_000
 # Directions that agree to rounding would ask for an infinite concentration.
 _LEAST_GAP = 1e-9
-# Directions of a span are told apart down to cosines that differ by rounding.
-_LEAST_EIGENVALUE = 1e-15
 # Where the search for a concentration starts at most, as a mean cosine: children that agree ask for much more.
 _MOST_COSINE = 0.99
 
@@ -201,52 +196,6 @@ def _misplaced(parents: Nodes, node: int, who: str) -> str:
         f"The parents of {who} must lead to a top; they go in a circle: {circle}. "
         "Give one of these nodes the parent -1."
     )
-
-
-# ------------------------------------------------------------------------------------------------ fewer coordinates
-
-
-@dataclass(frozen=True, eq=False)
-class Span:
-    """At most L + 1 coordinates for the span of L resultants and mu_0, in which lengths and angles are the same.
-
-    All that is said on a tree lies there, so that messages in these coordinates cost next to nothing. Make it by `of`.
-    """
-
-    resultants: Float64Array  # (L, D)
-    lengths: Float64Array  # (L,) of the resultants
-    direction: Float64Array  # (D,) mu_0
-    coordinates: Float64Array  # (L, r) of the resultants
-    back: Float64Array  # (r, L + 1): each axis as a combination of the directions of the resultants and mu_0
-
-    @classmethod
-    def of(cls, resultants: Float64Array, direction: Float64Array) -> Span:
-        """From resultants (L, D) and mu_0 (D,)."""
-        lengths = natural_lengths(resultants)
-        n_leaves = len(lengths)
-        shares = np.append(1.0 / np.where(lengths > 0.0, lengths, 1.0), 1.0)
-        gram = np.zeros((n_leaves + 1, n_leaves + 1))
-        gram[:-1, :-1] = resultants @ resultants.T
-        gram[-1, :-1] = gram[:-1, -1] = resultants @ direction
-        gram[-1, -1] = direction @ direction
-        # of directions, not of vectors: a leaf with next to no rows is as exact as the others
-        values, axes = np.linalg.eigh(shares[:, None] * gram * shares)
-        is_there = values > _LEAST_EIGENVALUE * values[-1]
-        roots, axes = np.sqrt(values[is_there]), axes[:, is_there]
-        return cls(resultants, lengths, direction, lengths[:, None] * axes[:-1] * roots, (axes / roots).T)
-
-    def coordinates_of(self, vector: Float64Array) -> Float64Array:
-        """(r,) of a vector (D,) of the span."""
-        shares = 1.0 / np.where(self.lengths > 0.0, self.lengths, 1.0)
-        return np.asarray(self.back @ np.append(shares * (self.resultants @ vector), self.direction @ vector))
-
-    def vectors(self, coordinates: Float64Array) -> Float64Array:
-        """(n, D) of vectors given by their coordinates (n, r)."""
-        parts = coordinates @ self.back
-        parts[:, :-1] /= np.where(self.lengths > 0.0, self.lengths, 1.0)
-        made = parts[:, :-1] @ self.resultants
-        made += parts[:, -1:] * self.direction
-        return np.asarray(made)
 
 
 # --------------------------------------------------------------------------------------------------------- messages
@@ -429,25 +378,36 @@ class TreeLaws:
     entropies: Float64Array  # (J,) of mu, relative to the uniform law
     concentrations: Float64Array  # (J,) E[kappa]
     log_h: Float64Array  # (J,) E[log H(kappa)]
+    n_columns: int | None = None  # D, where means are given in other coordinates
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return self.n_columns or self.means.shape[1]
 
 
 def first_laws(
-    tree: Tree, means: Float64Array, entropies: Float64Array, concentrations: Float64Array, log_h: Float64Array
+    tree: Tree,
+    means: Float64Array,
+    entropies: Float64Array,
+    concentrations: Float64Array,
+    log_h: Float64Array,
+    n_columns: int | None = None,
 ) -> TreeLaws:
     """Laws to start from, given those of the leaves: E[mu] (L, D), and (L,) each of the rest (vmf_mixtures.md, 8.3).
 
     From the bottom up, an inner node takes the direction of its children's sum r and the concentration A^-1(|r|/n) that
     n children ask for.
     """
-    n_nodes, dimension = len(tree), means.shape[1]
-    laws = TreeLaws(np.zeros((n_nodes, dimension)), np.zeros(n_nodes), np.zeros(n_nodes), np.zeros(n_nodes))
+    nothing = np.zeros(len(tree))
+    laws = TreeLaws(np.zeros((len(tree), means.shape[1])), nothing, nothing, nothing, n_columns)
     laws = with_leaves(tree, laws, means, entropies, concentrations, log_h)
     for nodes in tree.levels[:0:-1]:
         parents, sums = tree.sum_by_parent(laws.means, nodes)
         shares = np.minimum(natural_lengths(sums) / tree.n_children[parents], 1.0 - _LEAST_GAP)
-        kappa = np.asarray(bessel.concentration_from_resultant(dimension, shares))
+        kappa = np.asarray(bessel.concentration_from_resultant(laws.dimension, shares))
         _set_directions(laws, parents, kappa[:, None] * sums)  # these arrays are new
-        log_h_now = np.asarray(bessel.log_h(0.5 * dimension - 1.0, kappa))
+        log_h_now = np.asarray(bessel.log_h(0.5 * laws.dimension - 1.0, kappa))
         laws = _with_concentrations(laws, parents, kappa, log_h_now)
     return laws
 
@@ -461,9 +421,13 @@ def with_leaves(
     log_h: Float64Array,
 ) -> TreeLaws:
     """The same laws with other leaves: E[mu] (L, D), entropies of mu, E[kappa] and E[log H(kappa)] (L,)."""
-    new = (means, entropies, concentrations, log_h)
-    old = (laws.means, laws.entropies, laws.concentrations, laws.log_h)
-    return TreeLaws(*(_replaced(before, tree.leaves, after) for before, after in zip(old, new, strict=True)))
+    return replace(
+        laws,
+        means=_replaced(laws.means, tree.leaves, means),
+        entropies=_replaced(laws.entropies, tree.leaves, entropies),
+        concentrations=_replaced(laws.concentrations, tree.leaves, concentrations),
+        log_h=_replaced(laws.log_h, tree.leaves, log_h),
+    )
 
 
 def pulls(tree: Tree, laws: TreeLaws, first: Float64Array, nodes: Nodes) -> Float64Array:
@@ -536,7 +500,7 @@ def link_normalisers(tree: Tree, laws: TreeLaws, first: Float64Array) -> Float64
     A leaf whose part of the bound was taken as that of a flat component with the prior vector e_j has log H(|e_j|) in
     its place: add log H(|e_j|) and take this away.
     """
-    order = 0.5 * laws.means.shape[1] - 1.0
+    order = 0.5 * laws.dimension - 1.0
     at_top = float(bessel.log_h(order, float(np.linalg.norm(first))))
     return np.where(tree.parents >= 0, laws.log_h[tree.parents], at_top)
 
@@ -561,9 +525,9 @@ def concentration_bounds(law: LogLaw, prior: MixturePrior) -> Float64Array:
 
 def _set_directions(laws: TreeLaws, nodes: Nodes, natural: Float64Array) -> None:
     """Give some nodes the directions with these natural vectors (n, D), in the arrays of `laws` themselves."""
-    lengths, dimension = natural_lengths(natural), natural.shape[1]
-    laws.means[nodes] = natural_slope(dimension, lengths)[:, None] * natural
-    laws.entropies[nodes] = vmf.relative_entropy(dimension, lengths)
+    lengths = natural_lengths(natural)
+    laws.means[nodes] = natural_slope(laws.dimension, lengths)[:, None] * natural
+    laws.entropies[nodes] = vmf.relative_entropy(laws.dimension, lengths)
 
 
 def _with_concentrations(laws: TreeLaws, nodes: Nodes, kappa: Float64Array, log_h: Float64Array) -> TreeLaws:

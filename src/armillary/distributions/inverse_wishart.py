@@ -1,4 +1,4 @@
-"""The inverse-Wishart law of a covariance, IW(scale, degrees) on p x p matrices: draws, log partition, mode.
+"""The inverse-Wishart law of a covariance, IW(scale, degrees) on p x p matrices: draws, evidence, mode.
 
 Density      |scale|^(nu/2) / (2^(nu p/2) Gamma_p(nu/2)) |S|^(-(nu+p+1)/2) exp(-tr(scale S^-1)/2),  nu > p - 1
 Posterior    of the covariance of n centred rows with scatter S: IW(scale + S, nu + n)
@@ -8,7 +8,6 @@ Evidence     of those rows: see `log_evidence`; dp_tgmm.md, 2.1 and 3
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.special import multigammaln
 
 from armillary._typing import ArrayLike, Float64Array
@@ -39,16 +38,18 @@ def log_evidence(
     return np.asarray(gammas + 0.5 * determinants - 0.5 * dimension * np.log(np.pi) * n)
 
 
-def draw(scale: Float64Array, degrees: float, generator: np.random.Generator) -> Float64Array:
-    """One covariance (p, p) by Bartlett's decomposition of the Wishart law of its inverse."""
-    dimension = len(scale)
-    triangle = np.tril(generator.standard_normal((dimension, dimension)), -1)
-    np.fill_diagonal(triangle, np.sqrt(generator.chisquare(degrees - np.arange(dimension))))
+def draw(scales: Float64Array, degrees: ArrayLike, generator: np.random.Generator) -> Float64Array:
+    """A covariance for each scale (..., p, p) by Bartlett's decomposition of the Wishart law of its inverse."""
+    dimension = scales.shape[-1]
+    triangles = np.tril(generator.standard_normal(scales.shape), -1)
+    each = np.asarray(degrees, dtype=np.float64)[..., None] - np.arange(dimension)
+    roots = np.sqrt(generator.chisquare(np.broadcast_to(each, scales.shape[:-1])))
+    triangles[..., np.arange(dimension), np.arange(dimension)] = roots
     # scale = L L', T M = L', and M' M = L (T T')^-1 L'
-    half = solve_triangular(triangle, np.linalg.cholesky(scale).T, lower=True)
-    return np.asarray(half.T @ half)
+    halves = np.linalg.solve(triangles, np.swapaxes(np.linalg.cholesky(scales), -1, -2))
+    return np.asarray(np.swapaxes(halves, -1, -2) @ halves)
 
 
-def mode(scale: Float64Array, degrees: float) -> Float64Array:
-    """The covariance of highest density."""
-    return scale / (degrees + len(scale) + 1.0)
+def mode(scales: Float64Array, degrees: ArrayLike) -> Float64Array:
+    """The covariance of highest density of each scale (..., p, p)."""
+    return scales / (np.asarray(degrees, dtype=np.float64)[..., None, None] + scales.shape[-1] + 1.0)

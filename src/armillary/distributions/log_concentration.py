@@ -37,9 +37,12 @@ class MixturePrior:
     mean_concentration: float | Float64Array  # C_0, or (K,)
     log_mean: float  # m
     log_variance: float  # s2
+    n_columns: int | None = None  # D, where directions are given in other coordinates
 
     @classmethod
-    def of_vectors(cls, vectors: Float64Array, log_mean: float, log_variance: float) -> MixturePrior:
+    def of_vectors(
+        cls, vectors: Float64Array, log_mean: float, log_variance: float, n_columns: int | None = None
+    ) -> MixturePrior:
         """Directions with a natural vector C_0 mu_0 each (K, D): what a parent or neighbours say of them.
 
         Bounds then count log H of the vectors' lengths for the normaliser; a model for which it is something else, such
@@ -50,12 +53,12 @@ class MixturePrior:
         directions[:, 0] = 1.0  # a vector of length 0 has none; any will do
         is_there = lengths > 0.0
         directions[is_there] = vectors[is_there] / lengths[is_there, None]
-        return cls(directions, lengths, log_mean, log_variance)
+        return cls(directions, lengths, log_mean, log_variance, n_columns)
 
     @property
     def dimension(self) -> int:
         """D."""
-        return self.mean_direction.shape[-1]
+        return self.n_columns or self.mean_direction.shape[-1]
 
     def fitted_to_directions(self, total: Float64Array, n_directions: int) -> MixturePrior:
         """With the mu_0 and C_0 that are best for directions whose expectations sum to `total` (D,)."""
@@ -63,7 +66,7 @@ class MixturePrior:
         if length == 0.0:
             return replace(self, mean_concentration=0.0)
         share = min(length / n_directions, 1.0 - LENGTH_GAP)
-        concentration = float(bessel.concentration_from_resultant(len(total), share))
+        concentration = float(bessel.concentration_from_resultant(self.dimension, share))
         return replace(self, mean_direction=total / length, mean_concentration=concentration)
 
     def fitted_to_logs(self, means: Float64Array, variances: float | Float64Array = 0.0) -> MixturePrior:

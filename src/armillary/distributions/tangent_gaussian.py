@@ -13,11 +13,10 @@ theta is held at 1e-7 or above.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from armillary._typing import Float64Array
 from armillary.geometry import sphere
@@ -29,20 +28,21 @@ LEAST_ANGLE, MOST_ANGLE = 1e-4, np.pi - 1e-3
 
 
 class TangentGaussian(NamedTuple):
-    """Parameters of one law."""
+    """Parameters of one law, or of several: the axes before those named here are theirs."""
 
     mean: Float64Array  # (D,) unit
     covariance: Float64Array  # (D, D) in the tangent space of the mean
     root: Float64Array  # (p, D) W with W' W the pseudo-inverse of the covariance and W mean = 0
-    log_determinant: float  # of the covariance within the tangent space
+    log_determinant: Float64Array  # () of the covariance within the tangent space
 
     @classmethod
     def of(cls, mean: Float64Array, covariance: Float64Array) -> TangentGaussian:
-        """From a covariance (p, p) in the coordinates of `sphere.tangent_frame(mean)`."""
+        """From covariances (..., p, p) in the coordinates of `sphere.tangent_frame(mean)`."""
         frame = sphere.tangent_frame(mean)
+        across = np.swapaxes(frame, -1, -2)
         lower = np.linalg.cholesky(covariance)
-        root = solve_triangular(lower, frame.T, lower=True)
-        return cls(mean, frame @ covariance @ frame.T, root, 2.0 * float(np.log(np.diag(lower)).sum()))
+        log_determinant = 2.0 * np.log(np.diagonal(lower, axis1=-2, axis2=-1)).sum(axis=-1)
+        return cls(mean, frame @ covariance @ across, np.linalg.solve(lower, across), log_determinant)
 
 
 class LogMap(NamedTuple):
@@ -78,15 +78,15 @@ def scatter_of(seen: LogMap, base: Float64Array, weights: Float64Array | None = 
 
 
 class RowSums(NamedTuple):
-    """Sums over rows seen from one base point."""
+    """Sums over rows seen from one base point, or from several: the axes before those named here are theirs."""
 
     vector: Float64Array  # (D,) sum w Log(x)
     scatter: Float64Array  # (D, D) sum w Log(x) Log(x)', 0 where not asked for
-    log_stretch: float  # sum w log(theta / sin theta), with the scatter
+    log_stretch: Float64Array  # () sum w log(theta / sin theta), with the scatter
     # of the curvature of the posterior of a mean (dp_tgmm.md, 4), with a = theta held off 0 and k = cot a held off
     # infinity: sum a k, and sum f2 + (p - 1) f1 k with f1 = 1/a - k, f2 = 1 + k^2 - 1/a^2; 0 where not asked for
-    bend: float
-    sway: float
+    bend: Float64Array
+    sway: Float64Array
 
 
 def row_sums(
@@ -100,16 +100,16 @@ def row_sums(
     """Sums of unit rows (n, D) at `base` (D,), weights (n,) being 1 where None."""
     seen = log_map(rows, base)
     vector = seen.vectors.sum(axis=0) if weights is None else weights @ seen.vectors
-    scatter, log_stretch = np.zeros((len(base), len(base))), 0.0
+    scatter, log_stretch = np.zeros((len(base), len(base))), np.zeros(())
     if with_scatter:
         scatter = scatter_of(seen, base, weights)
-        log_stretch = float(seen.log_stretch.sum() if weights is None else weights @ seen.log_stretch)
+        log_stretch = np.asarray(seen.log_stretch.sum() if weights is None else weights @ seen.log_stretch)
     if not with_curvature:
-        return RowSums(vector, scatter, log_stretch, 0.0, 0.0)
+        return RowSums(vector, scatter, log_stretch, np.zeros(()), np.zeros(()))
     a = np.maximum(seen.angles, LEAST_ANGLE)
     k = 1.0 / np.tan(np.minimum(a, MOST_ANGLE))
     sway = 1.0 + k * k - 1.0 / (a * a) + (len(base) - 2.0) * (1.0 / a - k) * k
-    return RowSums(vector, scatter, log_stretch, float(np.sum(a * k)), float(np.sum(sway)))
+    return RowSums(vector, scatter, log_stretch, np.asarray(np.sum(a * k)), np.asarray(np.sum(sway)))
 
 
 def squares_of(seen: LogMap, base: Float64Array) -> Float64Array:
@@ -127,21 +127,18 @@ def _round(base: Float64Array) -> Float64Array:
 
 
 def log_density(
-    laws: Sequence[TangentGaussian],
-    rows: Float64Array,
-    *,
-    volume_factor: bool = True,
-    by: Callable[..., Float64Array] | None = None,
+    laws: TangentGaussian | Sequence[TangentGaussian], rows: Float64Array, *, volume_factor: bool = True
 ) -> Float64Array:
-    """Log densities (n, K) of unit rows (n, D), in nats with respect to surface measure.
+    """Log densities (n, K) of unit rows (n, D), in nats with respect to surface measure; (n, 1) of a single law.
 
     Without the volume factor the values are those of the paper's pseudo-likelihood, which is no density on the sphere.
-    `by` takes the place of `scores`.
     """
+    if not isinstance(laws, TangentGaussian):
+        laws = TangentGaussian(*(np.array(parts) for parts in zip(*laws, strict=True)))
     p = rows.shape[1] - 1
-    means, roots = np.array([law.mean for law in laws]), np.array([law.root for law in laws])
-    heights = -0.5 * (p * np.log(2.0 * np.pi) + np.array([law.log_determinant for law in laws]))
-    return (by or scores)(rows, means, roots, heights, p - 1.0 if volume_factor else 0.0)
+    heights = np.atleast_1d(-0.5 * (p * np.log(2.0 * np.pi) + laws.log_determinant))
+    means, roots = laws.mean.reshape(-1, p + 1), laws.root.reshape(-1, p, p + 1)
+    return scores(rows, means, roots, heights, p - 1.0 if volume_factor else 0.0)
 
 
 def scores(
@@ -173,22 +170,41 @@ def sample(law: TangentGaussian, size: int, generator: np.random.Generator) -> F
 
 
 class TangentSums(NamedTuple):
-    """What is left of n rows: their number, a base point near their mean, and their scatter there."""
+    """What is left of n rows: their number, a base point near their mean, and their scatter there.
 
-    n_rows: float
+    Or of several sets of rows: the axes before those named here are theirs.
+    """
+
+    n_rows: Float64Array  # ()
     base: Float64Array  # (D,)
     scatter: Float64Array  # (D, D)
 
     def moved(self, base: Float64Array) -> TangentSums:
         """The sums at another base point, approximately: S_mu = P S_m P' + n u u' with u = Log_mu(m).
 
-        Exact in flat space where `base` is the mean of the rows. On the sphere the error relative to the term added is
-        of the order of |u|^2 + (p - 1) sigma^2/3: good enough to choose pairs of clusters by, not to accept a move.
+        Exact in flat space where `self.base` is the mean of the rows. On the sphere the error relative to the term
+        added is of the order of |u|^2 + (p - 1) sigma^2/3: good enough to choose pairs of clusters or a proposal by,
+        not to accept a move.
         """
         shift = sphere.log(self.base, base)
+        square = shift[..., :, None] * shift[..., None, :]
+        return TangentSums(self.n_rows, base, self._carried(base) + np.asarray(self.n_rows)[..., None, None] * square)
+
+    def centred(self, vector: Float64Array) -> TangentSums:
+        """The sums at the mean, one Karcher step along `vector` / n with `vector` = sum Log(x); as approximate."""
+        counts = np.asarray(self.n_rows)[..., None]
+        shift = sphere.to_tangent(vector / counts, self.base)
+        square = shift[..., :, None] * shift[..., None, :]
+        around = self._replace(scatter=self.scatter - counts[..., None] * square)
+        mean = sphere.exp(shift, self.base)
+        return TangentSums(self.n_rows, mean, around._carried(mean))
+
+    def _carried(self, base: Float64Array) -> Float64Array:
+        """P S P' (..., D, D)."""
+        here, there = self.base[..., None, :], base[..., None, :]
         # rows of a matrix move by P, so its columns do when it is turned over
-        carried = sphere.transport(sphere.transport(self.scatter, self.base, base).T, self.base, base)
-        return TangentSums(self.n_rows, base, carried + self.n_rows * np.outer(shift, shift))
+        turned = np.swapaxes(sphere.transport(self.scatter, here, there), -1, -2)
+        return np.swapaxes(sphere.transport(turned, here, there), -1, -2)
 
     def merged(self, other: TangentSums) -> TangentSums:
         """The sums of both sets at the point that divides the geodesic between their bases by their counts."""

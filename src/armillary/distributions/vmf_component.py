@@ -9,17 +9,17 @@ of that sum, then mu from a von Mises-Fisher law.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
 
 from armillary._typing import Float64Array
 from armillary.distributions import bessel, vmf
-from armillary.distributions.components import Pivot, Statistics
+from armillary.distributions.components import Pivots, Sets, Statistics
+from armillary.distributions.row_sets import as_sets
 from armillary.geometry import sphere
 
 # Sums of rows count as no shorter than this times their number: a direction must be left to normalise.
@@ -27,10 +27,10 @@ _SHORTEST = 1e-12
 
 
 class VonMisesFisher(NamedTuple):
-    """Parameters of one law."""
+    """Parameters of one law, or of several: the axes before those named here are theirs."""
 
     mean: Float64Array  # (D,) unit
-    concentration: float
+    concentration: Float64Array  # ()
 
 
 def log_grid(least: float, most: float, n_values: int) -> Float64Array:
@@ -38,16 +38,15 @@ def log_grid(least: float, most: float, n_values: int) -> Float64Array:
     return np.asarray(np.geomspace(least, most, n_values))
 
 
-def log_density(laws: Sequence[VonMisesFisher], rows: Float64Array) -> Float64Array:
-    """Log densities (n, K) of unit rows (n, D), in nats with respect to surface measure."""
-    means = np.array([law.mean for law in laws])
-    kappa = np.array([law.concentration for law in laws])
+def log_density(laws: VonMisesFisher, rows: Any) -> Float64Array:
+    """Log densities (n, K) of unit rows (n, D), in nats with respect to surface measure; (n, 1) of a single law."""
+    means, kappa = laws.mean.reshape(-1, rows.shape[1]), np.atleast_1d(laws.concentration)
     return np.asarray(bessel.log_normalizer(rows.shape[1], kappa) + kappa * (rows @ means.T))
 
 
 @dataclass(frozen=True, eq=False)
 class VmfComponent:
-    """The component of DP-vMF-MM. It is integrated out whole: there is no pivot."""
+    """The component of DP-vMF-MM. It is integrated out whole: there are no pivots."""
 
     n_features: int
     concentrations: Float64Array  # (G,) kappa > 0
@@ -73,74 +72,92 @@ class VmfComponent:
         gains = bessel.log_h(order, lengths[..., None] * self.concentrations)
         return np.asarray(self.log_prior + counts[..., None] * self._log_normalizers + gains)
 
-    def draw(self, rows: Float64Array, generator: np.random.Generator) -> tuple[Pivot, float]:
-        """No pivot, and the log marginal likelihood."""
-        return None, self.log_joint(None, rows)
+    def draw(self, sets: Sets, generator: np.random.Generator) -> tuple[Pivots, Float64Array]:
+        """No pivots, and the log marginal likelihoods."""
+        return None, self.log_joint(None, sets)
 
-    def evidence(self, pivot: Pivot, rows: Float64Array) -> float:
-        """The log marginal likelihood."""
-        return self.log_joint(pivot, rows)
+    def evidence(self, pivots: Pivots, sets: Sets) -> Float64Array:
+        """The log marginal likelihoods."""
+        return self.log_joint(pivots, sets)
 
-    def central_evidence(self, rows: Float64Array) -> float:
-        """The log marginal likelihood."""
-        return self.log_joint(None, rows)
+    def central_evidence(self, sets: Sets) -> Float64Array:
+        """The log marginal likelihoods."""
+        return self.log_joint(None, sets)
 
-    def log_joint(self, pivot: Pivot, rows: Float64Array) -> float:
-        """The log marginal likelihood."""
-        return float(self.log_marginal((np.asarray(float(len(rows))), rows.sum(axis=0))))
+    def log_joint(self, pivots: Pivots, sets: Sets) -> Float64Array:
+        """The log marginal likelihoods."""
+        return self.log_marginal(self.set_statistics(None, sets))
 
-    def update(self, pivot: Pivot, rows: Float64Array, generator: np.random.Generator) -> Pivot:
+    def update(self, pivots: Pivots, sets: Sets, generator: np.random.Generator) -> Pivots:
         """Nothing to update."""
-        return pivot
+        return pivots
 
-    def draw_parameters(self, pivot: Pivot, rows: Float64Array, generator: np.random.Generator) -> VonMisesFisher:
+    def draw_parameters(self, pivots: Pivots, sets: Sets, generator: np.random.Generator) -> VonMisesFisher:
         """kappa from the terms of the evidence, then mu."""
-        return self._draw(float(len(rows)), rows.sum(axis=0), generator)
+        sets = as_sets(sets)
+        return self._draw(sets.counts, sets.totals(), generator)
 
-    def draw_prior(self, generator: np.random.Generator) -> VonMisesFisher:
+    def renew(self, pivots: Pivots, sets: Sets, generator: np.random.Generator) -> tuple[Pivots, VonMisesFisher]:
+        """`draw_parameters`."""
+        return None, self.draw_parameters(None, sets, generator)
+
+    def draw_prior(self, size: int, generator: np.random.Generator) -> VonMisesFisher:
         """kappa, and mu anywhere."""
-        return self._draw(0.0, np.zeros(self.n_features), generator)
+        return self._draw(np.zeros(size), np.zeros((size, self.n_features)), generator)
 
-    def _draw(self, count: float, total: Float64Array, generator: np.random.Generator) -> VonMisesFisher:
-        terms = self._log_terms(np.asarray(count), np.asarray(np.linalg.norm(total)))
-        chosen = int(generator.choice(len(terms), p=np.exp(terms - logsumexp(terms))))
-        kappa = float(self.concentrations[chosen])
-        law = vmf.mean_posterior(total, kappa, self._pole, 0.0)
-        return VonMisesFisher(vmf.sample(law.direction, float(law.concentration), 1, generator)[0], kappa)
+    def _draw(self, counts: Float64Array, totals: Float64Array, generator: np.random.Generator) -> VonMisesFisher:
+        terms = self._log_terms(counts, np.linalg.norm(totals, axis=1))
+        cumulative = np.cumsum(np.exp(terms - terms.max(axis=1, keepdims=True)), axis=1)
+        chosen = np.argmax(cumulative >= generator.random(len(counts))[:, None] * cumulative[:, -1:], axis=1)
+        kappa = self.concentrations[chosen]
+        laws = vmf.mean_posterior(totals, kappa, self._pole, 0.0)
+        each = zip(laws.direction, laws.concentration, strict=True)
+        means = [vmf.sample(direction, float(own), 1, generator)[0] for direction, own in each]
+        return VonMisesFisher(np.array(means).reshape(totals.shape), kappa)
 
-    def pivot_of(self, parameters: VonMisesFisher) -> Pivot:
-        """There is none."""
+    def pivots_of(self, parameters: VonMisesFisher) -> Pivots:
+        """There are none."""
         return None
 
-    def point_estimate(self, rows: Float64Array, weights: Float64Array) -> VonMisesFisher:
-        """The direction of the sum, and the concentration with the largest term."""
-        total = weights @ rows
-        terms = self._log_terms(np.asarray(weights.sum()), np.asarray(np.linalg.norm(total)))
-        return VonMisesFisher(self._direction(total, weights.sum()), float(self.concentrations[int(np.argmax(terms))]))
+    def point_estimate(self, sets: Sets) -> VonMisesFisher:
+        """The directions of the sums, and the concentrations with the largest terms."""
+        counts, totals = self.set_statistics(None, sets)
+        terms = self._log_terms(counts, np.linalg.norm(totals, axis=1))
+        return VonMisesFisher(self._directions(totals, counts), self.concentrations[np.argmax(terms, axis=1)])
 
-    def _direction(self, total: Float64Array, weight: float) -> Float64Array:
-        length = float(np.linalg.norm(total))
-        return total / length if length > _SHORTEST * weight else self._pole
+    def _directions(self, totals: Float64Array, counts: Float64Array) -> Float64Array:
+        lengths = np.linalg.norm(totals, axis=1, keepdims=True)
+        has_one = lengths > _SHORTEST * counts[:, None]
+        return np.where(has_one, totals / np.where(has_one, lengths, 1.0), self._pole)
 
-    def log_density(self, parameters: list[VonMisesFisher], rows: Float64Array) -> Float64Array:
+    def log_density(self, parameters: VonMisesFisher, rows: Any) -> Float64Array:
         """(n, K)."""
         return log_density(parameters, rows)
 
-    def sample(self, parameters: VonMisesFisher, size: int, generator: np.random.Generator) -> Float64Array:
+    def sample(
+        self, parameters: VonMisesFisher, cluster: int, size: int, generator: np.random.Generator
+    ) -> Float64Array:
         """Rows (size, D)."""
-        return vmf.sample(parameters.mean, parameters.concentration, size, generator)
+        return vmf.sample(parameters.mean[cluster], float(parameters.concentration[cluster]), size, generator)
 
-    def summary(self, rows: Float64Array) -> tuple[Float64Array, float]:
-        """The direction of the sum, and the mean squared chord in each direction, held off 0 by the grid's end."""
-        mean = self._direction(rows.sum(axis=0), float(len(rows)))
-        variance = float(np.mean(np.sum((rows - mean) ** 2, axis=1))) / (self.n_features - 1.0)
-        return mean, variance + 1.0 / float(self.concentrations.max())
+    def summary(self, sets: Sets) -> tuple[Float64Array, Float64Array]:
+        """The directions of the sums, and mean squared chords in each direction, held off 0 by the grid's end."""
+        counts, totals = self.set_statistics(None, sets)
+        means = self._directions(totals, counts)
+        # sum |x - m|^2 of unit rows
+        chords = np.maximum(2.0 * (1.0 - np.vecdot(means, totals) / counts), 0.0)
+        return means, chords / (self.n_features - 1.0) + 1.0 / float(self.concentrations.max())
 
     def squared_distances(self, centre: Float64Array, centres: Float64Array) -> Float64Array:
         """Squared angles."""
         return np.asarray(sphere.angle(centre, centres) ** 2)
 
-    def statistics(self, pivots: Float64Array | None, rows: Float64Array) -> Statistics:
+    def set_statistics(self, pivots: Pivots, sets: Sets) -> Statistics:
+        """Counts (G,) and sums (G, D)."""
+        sets = as_sets(sets)
+        return sets.counts, sets.totals()
+
+    def statistics(self, pivots: Pivots, rows: Float64Array) -> Statistics:
         """Counts (n, 1) and rows (n, 1, D)."""
         return np.ones((len(rows), 1)), rows[:, None]
 
@@ -149,10 +166,10 @@ class VmfComponent:
         counts, totals = statistics
         return np.asarray(logsumexp(self._log_terms(counts, np.linalg.norm(totals, axis=-1)), axis=-1))
 
-    def log_prior_predictive(self, rows: Float64Array) -> Float64Array:
+    def log_prior_predictive(self, rows: Any) -> Float64Array:
         """1/A by symmetry."""
-        return np.full(len(rows), -float(sphere.log_area(self.n_features)))
+        return np.full(rows.shape[0], -float(sphere.log_area(self.n_features)))
 
-    def draw_pivot_of_one(self, row: Float64Array, generator: np.random.Generator) -> Pivot:
+    def draw_pivot_of_one(self, row: Float64Array, generator: np.random.Generator) -> Pivots:
         """There is none."""
         return None

@@ -12,7 +12,7 @@ stays, and the others may go to clusters whose anchor comes before them; that is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,15 +23,13 @@ from armillary._typing import Float64Array
 from armillary.distributions import bessel
 from armillary.distributions.components import Component, Parameters
 from armillary.distributions.gaussian_component import Gaussian
-from armillary.distributions.tangent_component import TangentComponent
-from armillary.distributions.tangent_gaussian import RowSums, TangentGaussian, log_map
+from armillary.distributions.tangent_gaussian import TangentGaussian, log_map
 from armillary.fitting import initialization
+from armillary.fitting.numbered_rows import MixtureRule, NumberedRows, Numbers, as_float64, score_table
+from armillary.fitting.partitions import label_counts, relabelled, without_gaps
 from armillary.fitting.passes import Labels, Passes
 from armillary.kernels.contract import AffineRule, Anchors, QuadraticRule
 from armillary.points import Block, Points, cut, even_ranges
-
-Numbers = npt.NDArray[np.int64]
-MixtureRule = AffineRule | QuadraticRule
 
 # Rows scored together: a table of 1024 x K scores.
 _SCORE_ROWS = 1024
@@ -40,45 +38,37 @@ _LLOYD_STEPS = 10
 _LEAST_SPREAD = 1e-6
 
 
-def score_rule(component: Component, parameters: Sequence[Parameters], log_weights: Float64Array) -> MixtureRule:
+def score_rule(component: Component, laws: Parameters, log_weights: Float64Array) -> MixtureRule:
     """Log weights plus log densities of K clusters, as the kernels want them."""
-    first = parameters[0]
     dimension = component.n_features
-    if isinstance(first, TangentGaussian):
+    if isinstance(laws, TangentGaussian):
         p = dimension - 1
         volume = p - 1.0 if getattr(component, "volume_factor", True) else 0.0
-        heights = log_weights - 0.5 * (p * np.log(2.0 * np.pi) + _stack(parameters, "log_determinant"))
-        roots, means = _stack(parameters, "root"), _stack(parameters, "mean")
-        return QuadraticRule(roots, heights, means=means, volume=volume)
-    if isinstance(first, Gaussian):
-        heights = log_weights - 0.5 * (dimension * np.log(2.0 * np.pi) + _stack(parameters, "log_determinant"))
-        roots = _stack(parameters, "root")
-        return QuadraticRule(roots, heights, shifts=np.vecdot(roots, _stack(parameters, "mean")[:, None]))
-    kappa = _stack(parameters, "concentration")
-    heights = log_weights + bessel.log_normalizer(dimension, kappa)
-    return AffineRule(_stack(parameters, "mean"), heights, slopes=kappa)
-
-
-def _stack(parameters: Sequence[Parameters], name: str) -> Float64Array:
-    return np.array([getattr(one, name) for one in parameters])
+        heights = log_weights - 0.5 * (p * np.log(2.0 * np.pi) + laws.log_determinant)
+        return QuadraticRule(laws.root, heights, means=laws.mean, volume=volume)
+    if isinstance(laws, Gaussian):
+        heights = log_weights - 0.5 * (dimension * np.log(2.0 * np.pi) + laws.log_determinant)
+        return QuadraticRule(laws.root, heights, shifts=np.vecdot(laws.root, laws.mean[:, None]))
+    heights = log_weights + bessel.log_normalizer(dimension, laws.concentration)
+    return AffineRule(laws.mean, heights, slopes=laws.concentration)
 
 
 class Clusters:
     """A partition of the rows of `passes` into K clusters, none of them empty."""
 
     def __init__(self, passes: Passes, labels: npt.ArrayLike) -> None:
-        self._passes = passes
-        # numbered without gaps, whatever the labels were
-        self._labels: Labels = np.unique(np.asarray(labels), return_inverse=True)[1].astype(np.int32)
+        self.passes = passes
+        self._labels: Labels = without_gaps(np.asarray(labels))
         self._gather()
 
     def _gather(self) -> None:
         """Row numbers of each cluster, in increasing order."""
-        counts = np.bincount(self._labels)
-        # labels of 16 bits are sorted by counting
-        codes = self._labels.astype(np.uint16) if len(counts) <= 1 << 16 else self._labels
-        order = np.argsort(codes, kind="stable")
-        self._members: list[Numbers] = np.split(order, np.cumsum(counts)[:-1])
+        starts = np.concatenate([[0], np.cumsum(label_counts(self._labels, int(self._labels.max()) + 1))])
+        order = np.empty(len(self._labels), dtype=np.int32)
+        self.passes.kernels.group_rows(self._labels, starts, order)
+        self._members: list[Numbers] = [order[start:stop] for start, stop in pairwise(starts)]
+        # all clusters as they lie in `order`, until a move changes one
+        self._everything: NumberedRows | None = NumberedRows(self.passes, order, starts)
 
     @property
     def labels(self) -> Labels:
@@ -104,19 +94,23 @@ class Clusters:
         """Which rows a cluster has (n,), in increasing order."""
         return self._members[cluster]
 
-    def rows(self, cluster: int) -> Float64Array:
-        """The rows (n, D) of a cluster."""
-        return self._rows(self._members[cluster])
+    def sets(self, *clusters: int) -> NumberedRows:
+        """The rows of some clusters, or of all."""
+        if clusters:
+            return NumberedRows.of(self.passes, [self._members[k] for k in clusters])
+        if self._everything is None:
+            self._everything = NumberedRows.of(self.passes, self._members)
+        return self._everything
 
-    def union(self, first: int, second: int) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """The rows (n, D) of two clusters, and which are of the first."""
-        numbers = np.concatenate([self._members[first], self._members[second]])
-        order = np.argsort(numbers, kind="stable")
-        return self._rows(numbers[order]), order < len(self._members[first])
+    def unions(self, pairs: Sequence[tuple[int, int]]) -> NumberedRows:
+        """The rows of each pair of clusters as one set."""
+        return NumberedRows.of(self.passes, [self.together(*pair) for pair in pairs])
 
-    def _rows(self, numbers: Numbers) -> Float64Array:
-        # as the label kernels see them: float32 rows are unit to 1e-7, and are not made unit again
-        return np.asarray(self._passes.points.gather(numbers), dtype=np.float64)
+    def together(self, *clusters: int) -> Numbers:
+        """Which rows some clusters have, in increasing order."""
+        if len(clusters) == 1:
+            return self._members[clusters[0]]
+        return np.sort(np.concatenate([np.empty(0, dtype=np.int32), *(self._members[k] for k in clusters)]))
 
     # ------------------------------------------------------------------------------------------- moves
 
@@ -126,15 +120,17 @@ class Clusters:
         self._members[cluster] = members[is_left]
         self._members.append(members[~is_left])
         self._labels[self._members[-1]] = len(self._members) - 1
+        self._everything = None
 
     def merge(self, first: int, second: int) -> None:
         """Give the rows of `second` to `first`; the last cluster takes the place of `second`."""
-        self._members[first] = np.sort(np.concatenate([self._members[first], self._members[second]]))
+        self._members[first] = self.together(first, second)
         self._labels[self._members[first]] = first
         last = self._members.pop()
         if second < len(self._members):
             self._members[second] = last
             self._labels[last] = second
+        self._everything = None
 
     def redraw(
         self, rule: MixtureRule, key: tuple[int, int], anchor_key: tuple[int, int] | None
@@ -144,7 +140,7 @@ class Clusters:
         Returns the counts (K,) of the clusters of the rule. Empty ones are then gone from this partition.
         """
         n_clusters = len(rule.offsets)
-        kernels = self._passes.kernels
+        kernels = self.passes.kernels
         anchors = Anchors.none(n_clusters)
         if anchor_key is not None:
             anchors = Anchors(anchor_key, np.full(n_clusters, np.inf), np.full(n_clusters, -1, dtype=np.int64))
@@ -153,10 +149,10 @@ class Clusters:
         def draw(rows: Block, part: slice) -> None:
             kernels.draw_anchored(rows, rule, anchors, key, part.start, self._labels[part])
 
-        self._passes.each_block(draw)
-        counts = np.bincount(self._labels, minlength=n_clusters)
+        self.passes.each_block(draw)
+        counts = label_counts(self._labels, n_clusters)
         if not counts.all():
-            self._labels = (np.cumsum(counts > 0) - 1)[self._labels].astype(np.int32)
+            self._labels = relabelled(self._labels, np.cumsum(counts > 0, dtype=np.int32) - 1)
         self._gather()
         return counts
 
@@ -190,41 +186,12 @@ def typical_spread(clusters: Clusters, otherwise: float) -> float:
 
     Of clusters with at least D + 1 rows; `otherwise` where there is none, or where their rows are all equal.
     """
-    found = []
-    for k, count in enumerate(clusters.counts):
-        rows = clusters.rows(k)
-        if count > rows.shape[1]:
-            centred = rows - rows.mean(axis=0)
-            found.append(float(np.sqrt(np.sum(centred**2) / (count * (rows.shape[1] - 1)))))
-    spread = float(np.median(found)) if found else 0.0
+    sets, n_features = clusters.sets(), clusters.passes.points.n_features
+    means = sets.totals() / sets.counts[:, None]
+    # the mean of |x - m|^2 of unit rows
+    chords = np.maximum(1.0 - np.vecdot(means, means), 0.0)[sets.counts > n_features]
+    spread = float(np.sqrt(np.median(chords) / (n_features - 1.0))) if len(chords) else 0.0
     return spread if spread > _LEAST_SPREAD else otherwise
-
-
-def compiled(component: Component, passes: Passes) -> Component:
-    """The component with its work on rows done by the kernels of `passes`, where there are such."""
-    if not isinstance(component, TangentComponent):
-        return component
-
-    def row_sums(
-        rows: Float64Array,
-        base: Float64Array,
-        weights: Float64Array | None = None,
-        *,
-        with_scatter: bool = True,
-        with_curvature: bool = False,
-    ) -> RowSums:
-        return RowSums(
-            *passes.kernels.tangent_sums(rows, base, weights, with_scatter=with_scatter, with_curvature=with_curvature)
-        )
-
-    def scores(
-        rows: Float64Array, means: Float64Array, roots: Float64Array, heights: Float64Array, volume: float
-    ) -> Float64Array:
-        table = np.empty((len(rows), len(means)))
-        passes.kernels.quadratic_scores(rows, QuadraticRule(roots, heights, means=means, volume=volume), table)
-        return table
-
-    return replace(component, row_sums=row_sums, scores=scores)
 
 
 def best_clusters(passes: Passes, rule: MixtureRule) -> Labels:
@@ -232,7 +199,7 @@ def best_clusters(passes: Passes, rule: MixtureRule) -> Labels:
     labels = np.empty(passes.points.n_rows, dtype=np.int32)
 
     def task(rows: Block, part: slice) -> None:
-        labels[part] = np.argmax(_score_table(passes, rule, rows, part), axis=1)
+        labels[part] = np.argmax(score_table(passes.kernels, rule, rows), axis=1)
 
     each_small_block(passes, task)
     return labels
@@ -243,20 +210,19 @@ def responsibilities(passes: Passes, rule: MixtureRule) -> Float64Array:
     shares = np.empty((passes.points.n_rows, len(rule.offsets)))
 
     def task(rows: Block, part: slice) -> None:
-        shares[part] = softmax(_score_table(passes, rule, rows, part), axis=1)
+        shares[part] = softmax(score_table(passes.kernels, rule, rows), axis=1)
 
     each_small_block(passes, task)
     return shares
 
 
-def log_evidence(passes: Passes, rule: MixtureRule, log_rest: Callable[[Float64Array], Float64Array]) -> Float64Array:
+def log_evidence(passes: Passes, rule: MixtureRule, log_rest: Callable[[Any], Float64Array]) -> Float64Array:
     """log sum exp of the scores of each row (n,) and of `log_rest`, what is not in the rule."""
     evidence = np.empty(passes.points.n_rows)
 
     def task(rows: Block, part: slice) -> None:
-        known = logsumexp(_score_table(passes, rule, rows, part), axis=1)
-        dense = passes.points.rows(np.arange(part.start, part.stop))
-        evidence[part] = np.logaddexp(known, log_rest(dense))
+        known = logsumexp(score_table(passes.kernels, rule, rows), axis=1)
+        evidence[part] = np.logaddexp(known, log_rest(as_float64(rows)))
 
     each_small_block(passes, task)
     return evidence
@@ -267,13 +233,3 @@ def coordinates(points: Points, mean: Float64Array, axes: Float64Array, *, is_cu
     rows = points.rows(np.arange(points.n_rows))
     vectors = log_map(rows, mean).vectors if is_curved else rows - mean
     return np.asarray(vectors @ axes.T)
-
-
-def _score_table(passes: Passes, rule: MixtureRule, rows: Block, part: slice) -> Float64Array:
-    """Scores (m, K) of a small block."""
-    table = np.empty((part.stop - part.start, len(rule.offsets)))
-    if isinstance(rule, QuadraticRule):
-        passes.kernels.quadratic_scores(rows, rule, table)
-    else:
-        passes.kernels.scores(rows, passes.kernels.prepare(rule), table)
-    return table

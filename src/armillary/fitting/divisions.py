@@ -10,13 +10,17 @@ launch      a two-component fit to the set, from the rows and chance alone, then
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+from scipy.special import expit, log_expit
 
 from armillary._typing import Float64Array
-from armillary.distributions.components import Component
+from armillary.distributions.components import Component, Parameters
+from armillary.fitting.dirichlet_process import score_rule
+from armillary.fitting.numbered_rows import NumberedRows, Numbers
+from armillary.kernels.contract import AffineRule
 
 Sides = npt.NDArray[np.bool_]
 
@@ -26,6 +30,7 @@ _LAUNCH_STEPS = 6
 _FIRST_SHARE = 0.99
 # A row's probability of either side is at least this, so that every division can be made.
 _LEAST = 1e-9
+_MOST_ODDS = math.log1p(-_LEAST) - math.log(_LEAST)
 
 
 class RandomDivision:
@@ -55,86 +60,129 @@ class RandomDivision:
 class LaunchDivision:
     """Rows go left with the probability that a two-component fit gives them."""
 
-    def __init__(self, component: Component, rows: Float64Array, generator: np.random.Generator) -> None:
-        left = _launch(component, rows, generator)
-        self._log_left, self._log_right = np.log(left), np.log1p(-left)
+    def __init__(self, odds: Float64Array) -> None:
+        self._odds = odds  # (n,) log odds of the left side
 
     def draw(self, n_rows: int, generator: np.random.Generator) -> Sides:
         """Which rows go left (n,)."""
-        return np.asarray(np.log(generator.random(n_rows)) < self._log_left)
+        return np.asarray(generator.random(n_rows) < expit(self._odds))
 
     def log_probability(self, is_left: Sides) -> float:
         """prod_b p prod_c (1 - p) + prod_b (1 - p) prod_c p."""
-        one = float(np.where(is_left, self._log_left, self._log_right).sum())
-        other = float(np.where(is_left, self._log_right, self._log_left).sum())
-        return float(np.logaddexp(one, other))
+        signed = np.where(is_left, self._odds, -self._odds)
+        one = float(log_expit(signed).sum())
+        # log(1 - p) = log p - odds
+        return float(np.logaddexp(one, one - float(signed.sum())))
 
 
-def _launch(component: Component, rows: Float64Array, generator: np.random.Generator) -> Float64Array:
-    """Probabilities (n,) of the left side."""
-    chosen = np.arange(len(rows))
-    if len(rows) > _LAUNCH_ROWS:
-        chosen = np.sort(generator.choice(len(rows), _LAUNCH_ROWS, replace=False))
-    sample = rows[chosen]
-    left = np.where(_halves(sample, generator), _FIRST_SHARE, 1.0 - _FIRST_SHARE)
+def launch(component: Component, sets: NumberedRows, generator: np.random.Generator) -> list[LaunchDivision]:
+    """A division of each set, each of at least two rows, by a fit to some of its rows; all fits go on side by side."""
+    samples = [_some(sets, number, generator) for number in range(len(sets))]
+    cuts = [_first_cut(sets.gathered(places), generator) for places in samples]
+    lefts = [
+        np.where(cut.sides(sets.gathered(places)), _FIRST_SHARE, 1.0 - _FIRST_SHARE)
+        for cut, places in zip(cuts, samples, strict=True)
+    ]
+    chosen = [sets.numbers[places] for places in samples]
+    some, ends = sets.of_numbers(chosen), np.cumsum([len(one) for one in chosen])[:-1]
+    twice = [numbers for numbers in chosen for _ in range(2)]
     for _ in range(_LAUNCH_STEPS):
-        laws = [component.point_estimate(sample, left), component.point_estimate(sample, 1.0 - left)]
-        share = (left.sum() + 1.0) / (len(sample) + 2.0)
-        odds = math.log(share) - math.log1p(-share)
+        weights = [side for left in lefts for side in (left, 1.0 - left)]
+        laws = component.point_estimate(sets.of_numbers(twice, weights))
+        shares = np.array([(left.sum() + 1.0) / (len(left) + 2.0) for left in lefts])
+        rule = score_rule(component, laws, np.log(np.stack([shares, 1.0 - shares], axis=1)).ravel())
         # a side that has lost all rows must still have weight for its next estimate
-        left = np.clip(_left_shares(component, laws, odds, sample), _LEAST, 1.0 - _LEAST)
-    return np.clip(_left_shares(component, laws, odds, rows), _LEAST, 1.0 - _LEAST)
+        lefts = np.split(expit(np.clip(some.odds(rule), -_MOST_ODDS, _MOST_ODDS)), ends)
+    odds = np.clip(sets.odds(rule), -_MOST_ODDS, _MOST_ODDS)
+    return [LaunchDivision(odds[sets.part(number)]) for number in range(len(sets))]
 
 
-def _left_shares(component: Component, laws: list[object], odds: float, rows: Float64Array) -> Float64Array:
-    densities = component.log_density(laws, rows)
-    return np.asarray(expit(odds + densities[:, 0] - densities[:, 1]))
+def _some(sets: NumberedRows, number: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Places of all rows of a set, or of as many as a launch is fitted to."""
+    part = sets.part(number)
+    n_rows = part.stop - part.start
+    if n_rows <= _LAUNCH_ROWS:
+        return np.arange(part.start, part.stop)
+    return part.start + np.sort(generator.choice(n_rows, _LAUNCH_ROWS, replace=False))
 
 
-def _halves(rows: Float64Array, generator: np.random.Generator) -> Sides:
-    """Cut across the longest axis, or by which of two random rows is nearer."""
+class Cut(NamedTuple):
+    """A hyperplane: rows with x . axis above the threshold are left."""
+
+    axis: Float64Array  # (D,)
+    threshold: float
+
+    def sides(self, rows: Any) -> Sides:
+        """Which of some rows (n, D), dense or CSR, are left."""
+        return np.asarray(rows @ self.axis > self.threshold)
+
+
+def _first_cut(rows: Any, generator: np.random.Generator) -> Cut:
+    """Across the longest axis of rows (n, D), or by which of two random ones is nearer."""
     if generator.random() < 0.5:
-        return principal_halves(rows)
-    first, second = rows[generator.choice(len(rows), 2, replace=False)]
-    return np.asarray(rows @ (first - second) > 0.5 * (first @ first - second @ second))
+        return principal_cut(rows)
+    chosen = _as_array(rows[generator.choice(rows.shape[0], 2, replace=False)])
+    first, second = chosen
+    return Cut(first - second, 0.5 * float(first @ first - second @ second))
 
 
-def principal_halves(rows: Float64Array) -> Sides:
-    """Which rows lie beyond the mean along the axis of largest variance."""
-    centred = rows - rows.mean(axis=0)
-    axis = np.linalg.eigh(centred.T @ centred)[1][:, -1]
-    return np.asarray(centred @ axis > 0.0)
+def principal_cut(rows: Any) -> Cut:
+    """Through the mean of rows (n, D), dense or CSR, across their axis of largest variance."""
+    n_rows, n_features = rows.shape
+    mean = np.ones(n_rows) @ rows / n_rows
+    if n_features <= n_rows:
+        scatter = _as_array(rows.T @ rows) - n_rows * np.outer(mean, mean)
+        axis = np.linalg.eigh(scatter)[1][:, -1]
+    else:
+        # the same axis from the products of rows, which are fewer than columns
+        products = _as_array(rows @ rows.T)
+        around = products - products.mean(axis=0) - products.mean(axis=1)[:, None] + products.mean()
+        axis = rows.T @ np.linalg.eigh(around)[1][:, -1]
+    heights = rows @ axis - mean @ axis
+    # an axis has two ends: the row farthest from the mean is left, so that dense and CSR rows agree
+    sign = math.copysign(1.0, heights[int(np.argmax(np.abs(heights)))])
+    return Cut(sign * axis, sign * float(mean @ axis))
+
+
+def _as_array(matrix: Any) -> Float64Array:
+    return np.asarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray())
 
 
 class SubLabels:
     """A side for each of N rows, within whatever cluster it is: the sub-clusters of the paper."""
 
-    def __init__(self, n_rows: int) -> None:
-        self.is_left: Sides = np.zeros(n_rows, dtype=np.bool_)
+    def __init__(self, is_left: Sides) -> None:
+        self.is_left = is_left
 
-    def of(self, numbers: npt.NDArray[np.int64]) -> Sides:
+    def of(self, numbers: Numbers) -> Sides:
         """The sides of some rows."""
         return np.asarray(self.is_left[numbers])
 
-    def restart(self, numbers: npt.NDArray[np.int64], rows: Float64Array, generator: np.random.Generator) -> Sides:
-        """New sides: halves across the longest axis, or by two random rows."""
-        sides = _halves(rows, generator) if len(rows) > 1 else np.ones(1, dtype=np.bool_)
-        self.is_left[numbers] = sides
+    def restart(self, rows: NumberedRows, generator: np.random.Generator) -> Sides:
+        """New sides of the rows of one set: halves across the longest axis of some of them, or by two random ones."""
+        sides = np.ones(1, dtype=np.bool_)
+        if len(rows.numbers) > 1:
+            cut = _first_cut(rows.gathered(_some(rows, 0, generator)), generator)
+            sides = rows.odds(AffineRule(np.stack([cut.axis, 0.0 * cut.axis]), np.array([-cut.threshold, 0.0]))) > 0.0
+        self.is_left[rows.numbers] = sides
         return sides
 
     def redraw(
         self,
         component: Component,
-        numbers: npt.NDArray[np.int64],
-        rows: Float64Array,
-        laws: list[object],
+        sets: NumberedRows,
+        laws: Parameters,
         weight_concentration: float,
         generator: np.random.Generator,
-    ) -> Sides:
-        """Sides drawn in proportion to a weight, itself drawn given the present sides, times the density of each."""
-        n_left = int(np.count_nonzero(self.is_left[numbers]))
-        share = generator.beta(weight_concentration + n_left, weight_concentration + len(numbers) - n_left)
-        odds = math.log(max(share, 1e-300)) - math.log(max(1.0 - share, 1e-300))
-        sides = np.asarray(generator.random(len(rows)) < _left_shares(component, laws, odds, rows))
-        self.is_left[numbers] = sides
-        return sides
+    ) -> None:
+        """Sides drawn in proportion to a weight, itself drawn given the present sides, times the density of each.
+
+        `laws` are those of left and right of each set in turn.
+        """
+        parts = [sets.numbers[sets.part(number)] for number in range(len(sets))]
+        n_left = np.array([np.count_nonzero(self.is_left[part]) for part in parts], dtype=np.float64)
+        shares = generator.beta(weight_concentration + n_left, weight_concentration + sets.counts - n_left)
+        log_weights = np.log(np.maximum(np.stack([shares, 1.0 - shares], axis=1), 1e-300))
+        odds = sets.odds(score_rule(component, laws, log_weights.ravel()))
+        for number, part in enumerate(parts):
+            self.is_left[part] = generator.random(len(part)) < expit(odds[sets.part(number)])

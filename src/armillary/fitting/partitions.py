@@ -12,12 +12,13 @@ draws take S^2/2 tables of N rows and no N x N matrix.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import xlogy
 
 from armillary._typing import Float64Array
 from armillary.exceptions import InputError
@@ -25,8 +26,27 @@ from armillary.validation import check_choice
 
 LOSSES = ("variation_of_information", "binder")
 
-# A table of all cells is counted where it has at most this many for each row; beyond, rows are sorted by their cell.
+Codes: TypeAlias = npt.NDArray[np.integer[Any]]
+Sizes: TypeAlias = npt.NDArray[np.int64]
+
+# Draws that are held at a time, and rows of them that are counted at a time.
+_DRAWS_AT_ONCE = 8
+_ROWS_AT_ONCE = 1 << 16
+# A table of all cells is kept where it has at most this many for each row; beyond, rows are sorted by their cell.
 _CELLS_PER_ROW = 4
+_FEW_CELLS = 10_000
+# Sums of as many logarithms as there are cells differ by less.
+_ROUNDING = 1e-12
+
+
+class Draws(Protocol):
+    """S draws of labels (N,), to be gone through as often as wanted."""
+
+    def __len__(self) -> int:
+        """S."""
+
+    def __iter__(self) -> Iterator[Codes]:
+        """One after the other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +71,8 @@ def point_partition(labels: Any, *, loss: str = "variation_of_information") -> P
 
     Notes
     -----
-    S^2/2 contingency tables, each of N steps: a few seconds for 500 draws of 10,000 rows. Equal draws are counted once.
+    S^2/2 contingency tables, each made from the one before by the rows whose label changed: a second for 100 draws of
+    300,000 rows of which few change, a minute where all do.
 
     Examples
     --------
@@ -60,17 +81,27 @@ def point_partition(labels: Any, *, loss: str = "variation_of_information") -> P
     array([0, 0, 1], dtype=int32)
     """
     check_choice(loss, "loss", "point_partition", LOSSES)
-    partitions, first, inverse = _distinct(check_draws(labels, "point_partition"))
-    means = _mean_losses(partitions, np.bincount(inverse), loss)
-    best = int(np.lexsort((first, means))[0])
-    return PointPartition(partitions[best].astype(np.int32), int(first[best]), float(means[best]))
+    return best_draw(_coded(check_draws(labels, "point_partition")), loss)
+
+
+def best_draw(draws: Draws, loss: str) -> PointPartition:
+    """`point_partition` of draws of labels from 0, with few gaps, that can be looked at again and again, in order."""
+    means = _mean_losses(draws, loss)
+    # equal partitions with other numbers differ by rounding
+    best = int(np.argmax(means <= means.min() * (1.0 + _ROUNDING) + _ROUNDING))
+    chosen = next(islice(draws, best, None))
+    return PointPartition(in_order_of_appearance(chosen), best, float(means[best]))
 
 
 def expected_losses(labels: Any, *, loss: str = "variation_of_information") -> Float64Array:
     """The mean loss (S,) of each of the draws (S, N) to all of them; see `point_partition`."""
     check_choice(loss, "loss", "expected_losses", LOSSES)
-    partitions, _, inverse = _distinct(check_draws(labels, "expected_losses"))
-    return _mean_losses(partitions, np.bincount(inverse), loss)[inverse]
+    return _mean_losses(_coded(check_draws(labels, "expected_losses")), loss)
+
+
+def expected_loss(labels: Codes, draws: Draws, loss: str) -> float:
+    """The mean loss of a partition (N,) to all draws."""
+    return float(np.mean([losses[0] for losses in _losses_to([labels], draws, loss)]))
 
 
 def check_draws(labels: Any, who: str) -> npt.NDArray[np.integer[Any]]:
@@ -84,49 +115,114 @@ def check_draws(labels: Any, who: str) -> npt.NDArray[np.integer[Any]]:
     return draws
 
 
-def in_order_of_appearance(labels: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
-    """The same partition (N,), its clusters numbered 0, 1, ... as they first appear."""
-    _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[codes]
+def _coded(draws: Codes) -> list[Codes]:
+    """The same partitions, clusters numbered as they first appear: equal ones are then equal to the bit."""
+    return [in_order_of_appearance(np.unique(draw, return_inverse=True)[1]) for draw in draws]
 
 
-def _distinct(
-    draws: npt.NDArray[np.integer[Any]],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The different partitions (U, N), the first draw of each (U,), and the partition of each draw (S,)."""
-    canonical = np.stack([in_order_of_appearance(draw) for draw in draws])
-    # by their bytes: np.unique(axis=0) makes a field of each of the N columns, and takes seconds for 300,000
-    numbers: dict[bytes, int] = {}
-    inverse = np.array([numbers.setdefault(draw.tobytes(), len(numbers)) for draw in canonical])
-    first = np.unique(inverse, return_index=True)[1]
-    return canonical[first], first, inverse
+def in_order_of_appearance(labels: Codes) -> npt.NDArray[np.int32]:
+    """The same partition (N,) of labels from 0, its clusters numbered 0, 1, ... as they first appear."""
+    first = np.full(int(labels.max()) + 1, len(labels))
+    for start, stop in reversed(_blocks(len(labels))):
+        # of a row's label that is met again, the last value stays: that of the first row
+        first[labels[start:stop][::-1]] = np.arange(stop - 1, start - 1, -1)
+    rank = np.empty(len(first), dtype=np.int32)
+    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
+    return relabelled(labels, rank)
 
 
-def _mean_losses(partitions: npt.NDArray[np.int64], repeats: npt.NDArray[np.int64], loss: str) -> Float64Array:
-    """The mean loss (U,) of each partition (U, N) to all draws, of which partition u is `repeats[u]`."""
-    n_rows = partitions.shape[1]
-    n_clusters = partitions.max(axis=1) + 1
-    own = np.array([_cell_sum(np.bincount(partition), loss) for partition in partitions])
+def without_gaps(labels: Codes) -> npt.NDArray[np.int32]:
+    """The same partition (N,) of any labels, numbered from 0 in the order of the labels, as an array of its own."""
+    if labels.min() < 0 or labels.max() >= max(len(labels), _FEW_CELLS):
+        return np.unique(labels, return_inverse=True)[1].astype(np.int32)
+    counts = label_counts(labels, int(labels.max()) + 1)
+    return relabelled(labels, np.cumsum(counts > 0, dtype=np.int32) - 1)
+
+
+def label_counts(labels: Codes, n_clusters: int) -> Sizes:
+    """Rows of each label 0..K-1 (K,). NumPy alone would copy the labels to 64 bits."""
+    counts = np.zeros(n_clusters, dtype=np.int64)
+    for start, stop in _blocks(len(labels)):
+        counts += np.bincount(labels[start:stop], minlength=n_clusters)
+    return counts
+
+
+def relabelled(labels: Codes, table: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """table[labels] (N,), without a copy of the labels in 64 bits."""
+    found = np.empty(len(labels), dtype=np.int32)
+    for start, stop in _blocks(len(labels)):
+        found[start:stop] = table[labels[start:stop]]
+    return found
+
+
+def _mean_losses(draws: Draws, loss: str) -> Float64Array:
+    """The mean loss (S,) of each draw to all."""
+    total = np.zeros(len(draws))
+    for start in range(0, len(draws), _DRAWS_AT_ONCE):
+        group = list(islice(draws, start, start + _DRAWS_AT_ONCE))
+        for number, losses in enumerate(_losses_to(group, islice(draws, start, None), loss), start):
+            total[start : start + len(group)] += losses
+            if number >= start + len(group):
+                total[number] += losses.sum()
+    return total / len(draws)
+
+
+def _losses_to(group: list[Codes], draws: Iterable[Codes], loss: str) -> Iterator[Float64Array]:
+    """The losses (G,) of the partitions of a group to each draw in turn."""
+    n_rows = len(group[0])
     scale = 1.0 / n_rows if loss == "variation_of_information" else 1.0 / max(n_rows * (n_rows - 1), 1)
-    total = np.zeros(len(partitions))
-    for u in range(len(partitions)):
-        for w in range(u):
-            cells = partitions[u] * n_clusters[w] + partitions[w]
-            n_cells = int(n_clusters[u] * n_clusters[w])
-            if n_cells <= _CELLS_PER_ROW * n_rows:
-                sizes = np.bincount(cells, minlength=n_cells)
-            else:
-                sizes = np.unique(cells, return_counts=True)[1]
-            # rounding of the logarithms must not make a loss negative
-            between = max(scale * (own[u] + own[w] - 2.0 * _cell_sum(sizes, loss)), 0.0)
-            total[u] += repeats[w] * between
-            total[w] += repeats[u] * between
-    return total / repeats.sum()
+    tables = [_Table(one) for one in group]
+    for draw in draws:
+        sums = [[_cell_sum(sizes, loss) for sizes in table.sizes(draw)] for table in tables]
+        ours, theirs, shared = np.array(sums).T
+        # rounding of the logarithms must not make a loss negative
+        yield np.maximum(scale * (ours + theirs - 2.0 * shared), 0.0)
 
 
-def _cell_sum(sizes: npt.NDArray[np.int64], loss: str) -> float:
+class _Table:
+    """The contingency table of one partition with draws that come one after the other."""
+
+    def __init__(self, labels: Codes) -> None:
+        self._ours = labels
+        self._n_ours = int(labels.max()) + 1
+        self._before: Codes | None = None
+        self._counts = np.zeros((self._n_ours, 0), dtype=np.int64)
+
+    def sizes(self, draw: Codes) -> tuple[Sizes, Sizes, Sizes]:
+        """How many rows this partition's clusters have, the draw's, and the cells of the table."""
+        n_theirs = int(draw.max()) + 1
+        if self._n_ours * n_theirs > max(_CELLS_PER_ROW * len(draw), _FEW_CELLS):
+            # nearly all cells are empty
+            cells = self._ours.astype(np.int64) * n_theirs + draw
+            sizes = label_counts(self._ours, self._n_ours), label_counts(draw, n_theirs)
+            return *sizes, np.unique(cells, return_counts=True)[1]
+        if self._before is None or n_theirs > self._counts.shape[1]:
+            self._counts = np.zeros((self._n_ours, n_theirs), dtype=np.int64)
+            self._before = None
+        for start, stop in _blocks(len(draw)):
+            ours, new = self._ours[start:stop], draw[start:stop]
+            if self._before is not None:
+                old = self._before[start:stop]
+                changed = np.flatnonzero(new != old)
+                ours, new, old = ours[changed], new[changed], old[changed]
+                self._counts -= self._counted(ours, old)
+            self._counts += self._counted(ours, new)
+        self._before = draw
+        return self._counts.sum(axis=1), self._counts.sum(axis=0), self._counts
+
+    def _counted(self, ours: Codes, theirs: Codes) -> Sizes:
+        shape = self._counts.shape
+        cells = ours.astype(np.int64)
+        cells *= shape[1]
+        cells += theirs
+        return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def _blocks(n_rows: int) -> list[tuple[int, int]]:
+    return [(start, min(start + _ROWS_AT_ONCE, n_rows)) for start in range(0, n_rows, _ROWS_AT_ONCE)]
+
+
+def _cell_sum(sizes: Sizes, loss: str) -> float:
     """sum g(n) over cells."""
-    wide = sizes.astype(np.float64)
-    return float(xlogy(wide, wide).sum() if loss == "variation_of_information" else wide @ wide)
+    wide = sizes[sizes > 0].astype(np.float64)
+    return float(wide @ (np.log(wide) if loss == "variation_of_information" else wide))

@@ -53,6 +53,15 @@ class Passes:
         self._workers = workers
         self._lent: DirectionalStatistics | None = None
 
+    @property
+    def n_threads(self) -> int:
+        """How many threads."""
+        return self._workers.n_threads
+
+    def run(self, task: Callable[[int], T], n_tasks: int, fold: Callable[[T], object] | None = None) -> None:
+        """Call `task(0) ... task(n_tasks - 1)` side by side, and `fold` on their results in that order."""
+        self._workers.run(task, n_tasks, fold)
+
     def over(self, points: Points) -> Passes:
         """Passes over other points with the same threads."""
         return Passes(points, self.kernels, self._workers)

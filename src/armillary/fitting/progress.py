@@ -4,7 +4,7 @@ In a terminal, two lines on stderr follow the fit and give way to one line with 
 terminal (a log file, a notebook, a pipe) only that last line is written.
 
     SphericalKMeans  restart 3/10  step 42/300  ━━━━━━━━━╸━━━━━━━━━━━━━━━  0:12, about 0:28 left
-    300,000 rows  7 clusters  objective 0.98172341  change 3.1e-06
+    300,000 rows  7 clusters  objective 0.98172341  change 3.1e-06  11.2 steps/s
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class ProgressBar:
             f"{_clock(self._pace.seconds)}{self._pace.words_left}",
         )
         above.width = min(self._screen.width, _MAX_WIDTH)
-        return Group(above, Text(_numbers(event), no_wrap=True, overflow="ellipsis"))
+        return Group(above, Text(_numbers(event) + self._pace.words_of_rate, no_wrap=True, overflow="ellipsis"))
 
 
 class _News(logging.Handler):
@@ -171,6 +171,15 @@ class _Pace:
         this_restart = max(self._steps_expected - self.event.step, 0.0)
         later_restarts = (self.event.n_restarts - self.event.restart) * self._steps_expected
         return self.event.seconds / n_done * (this_restart + later_restarts)
+
+    @property
+    def words_of_rate(self) -> str:
+        """Steps a second or seconds a step, whichever is above 1; empty before the first step."""
+        n_done = self._steps_finished + self.event.step
+        if n_done == 0 or self.event.seconds <= 0.0:
+            return ""
+        rate = n_done / self.event.seconds
+        return f"  {rate:,.1f} steps/s" if rate >= 1.0 else f"  {1.0 / rate:,.1f} s/step"
 
     @property
     def words_left(self) -> str:

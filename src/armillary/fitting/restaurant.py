@@ -12,35 +12,22 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array
-from armillary.distributions.components import Component, Pivot, Statistics
+from armillary.distributions.components import Component, Pivots, Statistics
 from armillary.fitting.dirichlet_process import Clusters
-from armillary.fitting.passes import Passes
 
 
 class Restaurant:
     """Rows at tables: the statistics of K clusters, carried along as rows move."""
 
-    def __init__(
-        self, component: Component, passes: Passes, clusters: Clusters, pivots: list[Pivot], alpha: float
-    ) -> None:
+    def __init__(self, component: Component, clusters: Clusters, pivots: Pivots, alpha: float) -> None:
         self._component = component
-        self._points = passes.points
+        self._points = clusters.passes.points
         self._log_alpha = float(np.log(alpha))
         self.labels: npt.NDArray[np.int64] = clusters.labels.astype(np.int64)
-        self._pivots = None if pivots[0] is None else np.array(pivots)
+        self.pivots = pivots
         self._counts = clusters.counts.astype(np.float64)
-        each = [self._of_set(k, clusters.rows(k)) for k in range(len(clusters))]
-        self._sums: Statistics = tuple(np.stack(parts) for parts in zip(*each, strict=True))
+        self._sums = component.set_statistics(pivots, clusters.sets())
         self._log_marginals = component.log_marginal(self._sums)
-
-    @property
-    def pivots(self) -> list[Pivot]:
-        """The pivot of each cluster."""
-        return [None] * len(self._counts) if self._pivots is None else list(self._pivots)
-
-    def _of_set(self, cluster: int, rows: Float64Array) -> Statistics:
-        pivots = None if self._pivots is None else self._pivots[cluster : cluster + 1]
-        return tuple(part.sum(axis=0)[0] for part in self._component.statistics(pivots, rows))
 
     def sweep(self, generator: np.random.Generator) -> None:
         """Draw the label of every row, in row order."""
@@ -71,7 +58,7 @@ class Restaurant:
 
     def _alone(self, row: Float64Array) -> Statistics:
         """Statistics (K, ...) of one row under the pivot of each cluster."""
-        alone = self._component.statistics(self._pivots, row)
+        alone = self._component.statistics(self.pivots, row)
         n_clusters = len(self._counts)
         return tuple(np.broadcast_to(part[0], (n_clusters, *part.shape[2:])) for part in alone)
 
@@ -86,16 +73,15 @@ class Restaurant:
         self._counts = np.delete(self._counts, cluster)
         self._sums = tuple(np.delete(sums, cluster, axis=0) for sums in self._sums)
         self._log_marginals = np.delete(self._log_marginals, cluster)
-        if self._pivots is not None:
-            self._pivots = np.delete(self._pivots, cluster, axis=0)
+        if self.pivots is not None:
+            self.pivots = np.delete(self.pivots, cluster, axis=0)
         self.labels[self.labels > cluster] -= 1
 
     def _open(self, row: Float64Array, generator: np.random.Generator) -> None:
         pivot = self._component.draw_pivot_of_one(row[0], generator)
         if pivot is not None:
-            self._pivots = pivot[None] if self._pivots is None else np.concatenate([self._pivots, pivot[None]])
-        own = None if pivot is None else pivot[None]
-        alone = tuple(part[0] for part in self._component.statistics(own, row))
+            self.pivots = pivot if self.pivots is None else np.concatenate([self.pivots, pivot])
+        alone = tuple(part[0] for part in self._component.statistics(pivot, row))
         self._counts = np.append(self._counts, 1.0)
         self._sums = tuple(np.concatenate([sums, part]) for sums, part in zip(self._sums, alone, strict=True))
         self._log_marginals = np.append(self._log_marginals, self._component.log_marginal(alone))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from armillary.exceptions import InputError, InputTypeError
+from armillary.fitting.feature_slices import FeatureSlices
 from armillary.fitting.passes import Passes
 from armillary.fitting.workers import Workers
 from armillary.kernels.contract import Kernels
@@ -142,6 +143,33 @@ def locate_slices(times: Any, known: Times, n_rows: int, who: str, way_out: str)
     return places.astype(np.int64)
 
 
+def next_time(time: Any, last: Times | None, who: str) -> Times:
+    """The time of the next slice of a stream (1,): later than `last`, those before, where there are any."""
+    if time is None:
+        if last is None:
+            return np.zeros(1, dtype=np.int64)
+        if last.dtype.kind not in "if":
+            raise InputError(
+                f"`time` of {who}.partial_fit must be given where slices are not numbered; the last one is "
+                f"{last[-1]!s}. Give a later one."
+            )
+        return last[-1:] + 1
+    now = np.atleast_1d(as_times(time, "time", who))
+    if now.shape != (1,):
+        raise InputError(
+            f"`time` of {who}.partial_fit must be one value, that of all rows; got shape {now.shape}. "
+            "Give the slices one after the other, or all to fit."
+        )
+    if last is not None:
+        is_alike = now.dtype.kind == last.dtype.kind or {now.dtype.kind, last.dtype.kind} <= {"i", "f"}
+        if not (is_alike and now[0] > last[-1]):
+            raise InputError(
+                f"`time` of {who}.partial_fit must be later than the last slice, {last[-1]!s}; got "
+                f"{now[0]!s}. A stream goes on forward; fit takes slices in any order."
+            )
+    return now
+
+
 def _one_per_row(values: Times, n_rows: int, who: str) -> Times:
     if values.ndim == 0:
         return np.full(n_rows, values)
@@ -237,6 +265,11 @@ class SlicedPasses:
         """Values (n, ...) of the rows, in the order in which they came, from `task(number, passes)` of each slice."""
         parts = [part for part in self.each(task, lambda _: None) if part is not None]
         return self.sliced.as_given(np.concatenate(parts))
+
+    @cached_property
+    def by_feature(self) -> FeatureSlices:
+        """Passes over sparse rows that go by feature."""
+        return FeatureSlices(self.sliced, self.whole.kernels, self._workers)
 
     @cached_property
     def _parts(self) -> list[Points]:

@@ -21,6 +21,9 @@ label becomes -2 - before, so that the label it had can be had back, and -1 stay
 **One row at a time.** Models in which rows open clusters are defined row by row. `walk` decides a list of rows that
 way from a table of their scores, and stops where a new direction is needed. See `fitting/optimistic.py`.
 
+**Slices of time.** Of sparse rows in many slices, sums T x K x D would be far larger than the rows. `list_shares`,
+`add_slice_products`, `fill_slice_vectors` and `share_by_table` do without: they go by feature (`cpu/slices.py`).
+
 **Links.** Every vector may change the sub-clusters that the next one meets, so they are learned one after the other
 into a `LinkForest`, by float64 cosines (`cpu/links.py`; the CPU alone has it, a plain form is in its tests).
 
@@ -49,12 +52,14 @@ import numpy.typing as npt
 
 from armillary._typing import Float64Array, FloatArray
 from armillary.distributions.geodesic_walk import RevivalCurve, WeightRule
-from armillary.points import Block
+from armillary.points import Block, SparseBlock
 
 # float32 scores are off by about 6e-8 |vector|: 2e-3 nats at this length. Beyond it, float64 (vmf_mixtures.md, 14).
 FLOAT32_SLOPE_LIMIT = 3e4
 # A share of a row that need not be added to a sum.
 NO_SHARE = 1e-20
+# Tables of vectors by cluster have a multiple of this many columns; those beyond the clusters have no meaning.
+TABLE_UNIT = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,6 +276,38 @@ class Anchors(NamedTuple):
         return cls((0, 0), np.zeros(n_clusters), np.full(n_clusters, -1, dtype=np.int64))
 
 
+class SliceColumns(NamedTuple):
+    """Sparse rows in the order of time, feature by feature.
+
+    A place is a feature in a slice that has rows with it; the places of a feature are in the order of time.
+    """
+
+    data: FloatArray  # (nnz,) in the order of the places
+    rows: npt.NDArray[np.integer[Any]]  # (nnz,) the row of each value
+    place_starts: npt.NDArray[np.int64]  # (C + 1,) where each place begins in `data`
+    times: npt.NDArray[np.int64]  # (C,) the slice of each place
+    places: npt.NDArray[np.int64]  # (D + 1,) where each feature begins among the places
+    slots: npt.NDArray[np.int64]  # (C,) the row of each place in a table, whose rows are in the order of the slices
+
+
+class ListedShares(NamedTuple):
+    """The shares of rows that are not 0, times the weights of rows: row i has starts[i]:starts[i + 1]."""
+
+    starts: npt.NDArray[np.int64]  # (n + 1,)
+    clusters: npt.NDArray[np.int32]  # (m,)
+    parts: Float64Array  # (m,)
+
+
+class ChainSteps(NamedTuple):
+    """How vectors are combined along time, for W >= K clusters: W is a multiple of `TABLE_UNIT`."""
+
+    start: Float64Array  # (D,) what all chains begin with
+    ahead: Float64Array  # (T, T, W) what is left at t of the sum up to s <= t
+    back: Float64Array  # (T, T, W) what is left at t of the sum from u >= t on
+    scales: Float64Array  # (T, W) of the vectors in the table
+    first_slopes: Float64Array  # (K,) of the vectors of slice 0 in their sum
+
+
 class Kernels(Protocol):
     """What a device offers. Every function works on one block."""
 
@@ -363,6 +400,47 @@ class Kernels(Protocol):
     ) -> None:
         """Add each row to `counts` (K,) and `resultants` (K, D) by its shares (n, K), where `is_wanted`."""
 
+    def list_shares(self, shares: Float64Array, weights: Float64Array | None) -> ListedShares:
+        """The shares (n, K) above `NO_SHARE`, times the weights of rows."""
+
+    def add_slice_products(
+        self,
+        columns: SliceColumns,
+        features: tuple[int, int],
+        shares: ListedShares,
+        direction: Float64Array,
+        products: Float64Array,
+    ) -> None:
+        """Add what the features from..to have of R_t.R_s to `products[t, s]`, s <= t, and of R_t.direction to the last.
+
+        R_t (K, D) are the sums of the rows of slice t by their shares; `products` is (T + 1, T, W).
+        """
+
+    def fill_slice_vectors(
+        self,
+        columns: SliceColumns,
+        features: tuple[int, int],
+        shares: ListedShares,
+        steps: ChainSteps,
+        table: Float64Array,
+        total: Float64Array,
+    ) -> None:
+        """Fill what the features from..to have of N_t = sum_{s <= t} ahead[s, t] R_s + sum_{u > t} back[t, u] R_u.
+
+        The sum up to 0 begins with `start`. `table` (C, W) gets N_t times `scales[t]` at every place, `total` (D,) the
+        sum over clusters of N_0 times `first_slopes`.
+        """
+
+    def share_by_table(
+        self,
+        rows: SparseBlock,
+        table: Float64Array,
+        offsets: Float64Array,
+        out: Float64Array,
+        log_evidence: Float64Array,
+    ) -> None:
+        """`responsibilities` of rows whose indices are slots of `table`."""
+
     def filter_scores(self, rows: Block, rule: Any) -> tuple[FloatArray, float]:
         """Scores (n, K) to decide by, and their doubt: scores that differ by more are in the right order.
 
@@ -444,16 +522,42 @@ class Kernels(Protocol):
     def quadratic_scores(self, rows: Block, rule: QuadraticRule, out: Float64Array) -> None:
         """Fill `out` (n, K) with the scores of dense rows, in float64."""
 
+    def quadratic_odds(
+        self,
+        rows: FloatArray,
+        numbers: npt.NDArray[np.int32],
+        edges: npt.NDArray[np.int64],
+        rule: QuadraticRule,
+        out: Float64Array,
+    ) -> None:
+        """Of P pieces of dense rows, as in `row_totals`, and a rule of 2 P clusters: fill out[edges[0]:edges[P]] with
+        the score of cluster 2 p less that of cluster 2 p + 1 of each row of piece p."""
+
+    def group_rows(
+        self, labels: npt.NDArray[np.int32], starts: npt.NDArray[np.int64], order: npt.NDArray[np.int32]
+    ) -> None:
+        """Write the numbers of the rows of label k, in increasing order, over order[starts[k]:starts[k + 1]]."""
+
+    def row_totals(
+        self, rows: FloatArray, numbers: npt.NDArray[np.int32], edges: npt.NDArray[np.int64]
+    ) -> Float64Array:
+        """Sums (P, D) of P pieces of dense rows: rows[numbers[edges[p]:edges[p + 1]]]."""
+
     def tangent_sums(
         self,
-        rows: Float64Array,
-        base: Float64Array,
+        rows: FloatArray,
+        numbers: npt.NDArray[np.int32],
+        edges: npt.NDArray[np.int64],
+        bases: Float64Array,
         weights: Float64Array | None,
         *,
         with_scatter: bool,
         with_curvature: bool,
-    ) -> tuple[Float64Array, Float64Array, float, float, float]:
-        """`tangent_gaussian.row_sums` of float64 rows (n, D), in an order fixed by the block alone."""
+    ) -> tuple[Float64Array, Float64Array, Float64Array, Float64Array, Float64Array]:
+        """`tangent_gaussian.row_sums` of P pieces of dense rows, as in `row_totals`, each at its base point (P, D).
+
+        The weights are those of `numbers`. The order of a sum depends on the piece alone.
+        """
 
     def find_anchors(self, labels: npt.NDArray[np.int32], first_row: int, anchors: Anchors) -> None:
         """Lower each cluster's anchor to its row with the lowest priority in this block, where that comes earlier.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,10 @@ from armillary.kernels.contract import (
     Recall,
     Tracks,
 )
+from armillary.kernels.reference_slices import add_slice_products as add_slice_products
+from armillary.kernels.reference_slices import fill_slice_vectors as fill_slice_vectors
+from armillary.kernels.reference_slices import list_shares as list_shares
+from armillary.kernels.reference_slices import share_by_table as share_by_table
 from armillary.points import Block, SparseBlock
 
 _PHILOX_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
@@ -405,16 +410,50 @@ def quadratic_scores(rows: Block, rule: QuadraticRule, out: Float64Array) -> Non
         out[:] = tangent_gaussian.scores(_float64(rows), rule.means, rule.roots, rule.offsets, rule.volume)
 
 
+def quadratic_odds(
+    rows: FloatArray,
+    numbers: npt.NDArray[np.int32],
+    edges: npt.NDArray[np.int64],
+    rule: QuadraticRule,
+    out: Float64Array,
+) -> None:
+    """All scores, of which two are taken."""
+    for piece, (start, stop) in enumerate(pairwise(edges)):
+        table = np.empty((stop - start, len(rule.offsets)))
+        quadratic_scores(rows[numbers[start:stop]], rule, table)
+        out[start:stop] = table[:, 2 * piece] - table[:, 2 * piece + 1]
+
+
+def group_rows(labels: npt.NDArray[np.int32], starts: npt.NDArray[np.int64], order: npt.NDArray[np.int32]) -> None:
+    """A stable sort."""
+    order[:] = np.argsort(labels, kind="stable")
+
+
+def row_totals(rows: FloatArray, numbers: npt.NDArray[np.int32], edges: npt.NDArray[np.int64]) -> Float64Array:
+    """Sums of pieces."""
+    return np.array([_float64(rows[numbers[start:stop]]).sum(axis=0) for start, stop in pairwise(edges)])
+
+
 def tangent_sums(
-    rows: Float64Array,
-    base: Float64Array,
+    rows: FloatArray,
+    numbers: npt.NDArray[np.int32],
+    edges: npt.NDArray[np.int64],
+    bases: Float64Array,
     weights: Float64Array | None,
     *,
     with_scatter: bool,
     with_curvature: bool,
-) -> tuple[Float64Array, Float64Array, float, float, float]:
-    """The sums of the distributions."""
-    return tangent_gaussian.row_sums(rows, base, weights, with_scatter=with_scatter, with_curvature=with_curvature)
+) -> tuple[Float64Array, Float64Array, Float64Array, Float64Array, Float64Array]:
+    """The sums of the distributions, piece by piece."""
+    wanted = {"with_scatter": with_scatter, "with_curvature": with_curvature}
+    each = [
+        tangent_gaussian.row_sums(
+            _float64(rows[numbers[start:stop]]), base, None if weights is None else weights[start:stop], **wanted
+        )
+        for base, (start, stop) in zip(bases, pairwise(edges), strict=True)
+    ]
+    vectors, scatters, stretches, bends, sways = (np.array(part) for part in zip(*each, strict=True))
+    return vectors, scatters, stretches, bends, sways
 
 
 def find_anchors(labels: npt.NDArray[np.int32], first_row: int, anchors: Anchors) -> None:

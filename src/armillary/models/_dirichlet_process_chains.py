@@ -19,12 +19,12 @@ import numpy as np
 from scipy.special import gammaln
 
 from armillary._typing import Float64Array, IntArray
-from armillary.distributions.components import Component, Parameters, Pivot
+from armillary.distributions.components import Component, Parameters, Pivots, joined
 from armillary.fitting.dirichlet_process import Clusters, score_rule
 from armillary.fitting.passes import Passes
 from armillary.fitting.restaurant import Restaurant
-from armillary.models._dirichlet_process_start import NO_WARM_UP, WarmUp, draw_pivots, merge_greedily
-from armillary.models._split_merge import Cluster, SplitMerge
+from armillary.models._dirichlet_process_start import NO_WARM_UP, WarmUp, merge_greedily
+from armillary.models._split_merge import SplitMerge
 from armillary.random import Stream
 
 
@@ -76,9 +76,7 @@ class Setting:
 class Chain(ABC):
     """One run of a sampler."""
 
-    def __init__(
-        self, setting: Setting, rows: Clusters, pivots: list[Pivot], alpha: float, *, n_sweeps: int = 0
-    ) -> None:
+    def __init__(self, setting: Setting, rows: Clusters, pivots: Pivots, alpha: float, *, n_sweeps: int = 0) -> None:
         self.rows = rows
         self.pivots = pivots
         self.alpha = alpha
@@ -104,8 +102,7 @@ class Chain(ABC):
 
     def log_joint(self) -> float:
         """log p(X, partition, pivots), covariances, concentrations and weights integrated out."""
-        sets = (self.component.log_joint(pivot, self.rows.rows(k)) for k, pivot in enumerate(self.pivots))
-        return self._log_partition() + sum(sets)
+        return self._log_partition() + float(self.component.log_joint(self.pivots, self.rows.sets()).sum())
 
     def _log_partition(self) -> float:
         return log_crp(self.rows.counts, self.alpha)
@@ -121,20 +118,16 @@ class Chain(ABC):
         if prior is not None:
             self.alpha = prior.draw(self.alpha, self.n_clusters, self.rows.n_rows, self._generator("alpha"))
 
-    def _draw_parameters(self) -> list[Parameters]:
+    def _draw_parameters(self) -> Parameters:
         """New pivots, and the other parameters given them."""
-        found = []
-        for k in range(len(self.pivots)):
-            generator, rows = self._generator("parameters", k), self.rows.rows(k)
-            self.pivots[k] = self.component.update(self.pivots[k], rows, generator)
-            found.append(self.component.draw_parameters(self.pivots[k], rows, generator))
-        return found
+        self.pivots, laws = self.component.renew(self.pivots, self.rows.sets(), self._generator("parameters"))
+        return laws
 
-    def _draw_labels(self, parameters: list[Parameters]) -> None:
+    def _draw_labels(self, laws: Parameters) -> None:
         """Weights, then labels by anchored restricted Gibbs."""
         # the weight of what has no cluster yet takes no part: only ratios matter
         log_weights = draw_log_gammas(self.rows.counts.astype(np.float64), self._generator("weights"))
-        rule = score_rule(self.component, parameters, log_weights)
+        rule = score_rule(self.component, laws, log_weights)
         self.rows.redraw(rule, self._key("labels"), self._key("priorities"))
 
 
@@ -158,14 +151,20 @@ class SplitMergeChain(Chain):
     def _merge_greedily(self) -> None:
         """In the warm-up only: this is no step of the posterior."""
         if merge_greedily(self.component, self.rows, self.alpha):
-            self.pivots = draw_pivots(self.component, self.rows, self._generator("merged"))
+            self.pivots = self.component.draw(self.rows.sets(), self._generator("merged"))[0]
 
     def _split_and_merge(self, n_random: int, n_launch: int) -> None:
-        moves = SplitMerge(self.component, self.rows, [Cluster(pivot) for pivot in self.pivots], self.alpha)
-        for kind, n_attempts in (("random", n_random), ("launch", n_launch)):
-            for attempt in range(n_attempts):
-                self.n_accepted[kind] += moves.attempt(kind, self._generator(kind, attempt))
-        self.pivots = [cluster.pivot for cluster in moves.clusters]
+        moves = SplitMerge(self.component, self.rows, self.pivots, self.alpha)
+        self._attempt(moves, n_random, n_launch)
+        self.pivots = moves.pivots
+
+    def _attempt(self, moves: SplitMerge, n_random: int, n_launch: int) -> None:
+        kinds = ["random"] * n_random + ["launch"] * n_launch
+        while kinds:
+            done, is_changed = moves.attempt(kinds, self._generator("moves", len(kinds)))
+            if is_changed:
+                self.n_accepted[kinds[done - 1]] += 1
+            kinds = kinds[done:]
 
 
 class RestaurantChain(Chain):
@@ -173,29 +172,26 @@ class RestaurantChain(Chain):
 
     def _sweep(self) -> None:
         self._draw_alpha()
-        restaurant = Restaurant(self.component, self.setting.passes, self.rows, self.pivots, self.alpha)
+        restaurant = Restaurant(self.component, self.rows, self.pivots, self.alpha)
         restaurant.sweep(self._generator("seats"))
         # the labels of the restaurant have no gaps, so clusters keep their numbers
         self.rows = Clusters(self.setting.passes, restaurant.labels)
-        self.pivots = [
-            self.component.update(pivot, self.rows.rows(k), self._generator("pivots", k))
-            for k, pivot in enumerate(restaurant.pivots)
-        ]
+        self.pivots = self.component.update(restaurant.pivots, self.rows.sets(), self._generator("pivots"))
 
 
 class FiniteChain(Chain):
     """A finite mixture with a symmetric Dirichlet prior of alpha / n_components each; empty components are allowed."""
 
     def _sweep(self) -> None:
-        parameters = self._draw_parameters()
-        n_empty = self.setting.n_components - len(parameters)
-        generator = self._generator("empty")
-        parameters += [self.component.draw_prior(generator) for _ in range(n_empty)]
+        laws = self._draw_parameters()
+        n_empty = self.setting.n_components - len(self.rows)
+        laws = joined(laws, self.component.draw_prior(n_empty, self._generator("empty")))
         share = self.alpha / self.setting.n_components
         counts = np.append(self.rows.counts.astype(np.float64), np.zeros(n_empty))
         log_weights = draw_log_gammas(share + counts, self._generator("weights"))
-        kept = self.rows.redraw(score_rule(self.component, parameters, log_weights), self._key("labels"), None)
-        self.pivots = [self.component.pivot_of(parameters[k]) for k in np.flatnonzero(kept)]
+        kept = self.rows.redraw(score_rule(self.component, laws, log_weights), self._key("labels"), None)
+        pivots = self.component.pivots_of(laws)
+        self.pivots = None if pivots is None else pivots[kept > 0]
 
     def _log_partition(self) -> float:
         """log p(partition): labellings that name the same partition are counted together."""

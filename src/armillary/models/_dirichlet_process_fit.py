@@ -17,6 +17,7 @@ from armillary.distributions.vmf_component import VmfComponent, log_grid
 from armillary.exceptions import InputError, ParameterError
 from armillary.fitting.dirichlet_process import Clusters, rough_labels, typical_spread
 from armillary.fitting.events import Emitter
+from armillary.fitting.kept_draws import KeptDraws
 from armillary.fitting.passes import Passes
 from armillary.models._dirichlet_process_chains import (
     AlphaPrior,
@@ -31,11 +32,10 @@ from armillary.models._dirichlet_process_start import (
     NO_WARM_UP,
     SETTLE,
     WarmUp,
-    draw_pivots,
     merge_greedily,
     n_seeds,
 )
-from armillary.models._subclusters import SubclusterChain
+from armillary.models._subclusters import Halves, SubclusterChain
 from armillary.points import Points
 from armillary.random import Stream
 from armillary.validation import check_choice, check_integer, check_positive
@@ -60,11 +60,12 @@ _LEAST_CONCENTRATION, _MOST_CONCENTRATION, _N_CONCENTRATIONS = 0.25, 1e5, 128
 class Draws(NamedTuple):
     """What H chains left: S draws of labels, every sweep's trace, and where each chain stands."""
 
-    labels: npt.NDArray[np.int32]  # (S, N) kept draws, all of the first chain first
+    labels: KeptDraws  # S kept draws, all of the first chain first
     trace: Float64Array  # (H, sweeps, 3) clusters, alpha, log joint
     chain_labels: npt.NDArray[np.int32]  # (H, N)
     chain_pivots: Float64Array  # (sum of the chains' clusters, D), or (0, D)
     chain_alphas: Float64Array  # (H,)
+    chain_halves: list[Halves]  # (H,) of the sampler by sub-clusters, else empty
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +237,7 @@ def first_chains(passes: Passes, parameters: Parameters, component: Component, s
                 f"with; got n_components={parameters.n_components} and {len(clusters)} clusters. Raise it, or start "
                 "from fewer clusters (init)."
             )
-        pivots = draw_pivots(component, clusters, stream.generator("dp first pivots", number))
+        pivots = component.draw(clusters.sets(), stream.generator("dp first pivots", number))[0]
         setting = make_setting(passes, parameters, component, stream, number)
         chains.append(SAMPLERS[parameters.sampler](setting, clusters, pivots, parameters.alpha))
     return chains
@@ -261,14 +262,17 @@ def restored_chains(
 ) -> list[Chain]:
     """Chains as they stood after their last sweep."""
     chains = []
-    pivots = iter(draws.chain_pivots)
+    first = 0
     for number, labels in enumerate(draws.chain_labels):
         clusters = Clusters(passes, labels)
-        own = [next(pivots) if len(draws.chain_pivots) else None for _ in range(len(clusters))]
+        pivots = draws.chain_pivots[first : first + len(clusters)] if len(draws.chain_pivots) else None
+        first += len(clusters)
         setting = make_setting(passes, parameters, component, stream, number)
+        known: dict[str, Any] = {"n_sweeps": draws.trace.shape[1]}
+        if draws.chain_halves:
+            known["halves"] = draws.chain_halves[number]
         alpha = float(draws.chain_alphas[number])
-        n_sweeps = draws.trace.shape[1]
-        chains.append(SAMPLERS[parameters.sampler](setting, clusters, own, alpha, n_sweeps=n_sweeps))
+        chains.append(SAMPLERS[parameters.sampler](setting, clusters, pivots, alpha, **known))
     return chains
 
 
@@ -280,31 +284,33 @@ def run_chains(
 ) -> Draws:
     """Step all chains, one sweep each in turn, until they have done `n_sweeps` or the time is up."""
     began = time.perf_counter()
-    kept = _kept_before(before, parameters, len(chains))
+    kept = _kept_before(before, parameters, chains)
     trace: list[Float64Array] = [] if before is None else list(np.swapaxes(before.trace, 0, 1))
     while len(trace) < n_sweeps and (not trace or time.perf_counter() - began < parameters.max_seconds):
         trace.append(np.array([_stepped(chain, len(chains), emitter) for chain in chains]))
         if parameters.n_kept(len(trace)) > parameters.n_kept(len(trace) - 1):
             for own, chain in zip(kept, chains, strict=True):
-                own.append(chain.rows.labels.copy())
-    pivots = [pivot for chain in chains for pivot in chain.pivots if pivot is not None]
-    n_features = chains[0].component.n_features
-    labels = [draw for own in kept for draw in own] or [chain.rows.labels.copy() for chain in chains]
+                own.append(chain.rows.labels)
+    if not len(kept[0]):
+        # stopped in the burn-in: the last state for want of draws
+        for own, chain in zip(kept, chains, strict=True):
+            own.append(chain.rows.labels)
+    pivots = [chain.pivots for chain in chains if chain.pivots is not None]
     return Draws(
-        np.array(labels, dtype=np.int32),
+        KeptDraws.joined(kept),
         np.swapaxes(np.array(trace), 0, 1).copy(),
         np.array([chain.rows.labels for chain in chains], dtype=np.int32),
-        np.array(pivots).reshape(-1, n_features),
+        np.concatenate(pivots) if pivots else np.empty((0, chains[0].component.n_features)),
         np.array([chain.alpha for chain in chains]),
+        [chain.halves for chain in chains if isinstance(chain, SubclusterChain)],
     )
 
 
-def _kept_before(before: Draws | None, parameters: Parameters, n_chains: int) -> list[list[npt.NDArray[np.int32]]]:
+def _kept_before(before: Draws | None, parameters: Parameters, chains: list[Chain]) -> list[KeptDraws]:
     """The draws that each chain kept before."""
-    # a run that stopped in its burn-in has its last state for want of draws
     if before is None or parameters.n_kept(before.trace.shape[1]) == 0:
-        return [[] for _ in range(n_chains)]
-    return [list(part) for part in np.split(before.labels, n_chains)]
+        return [KeptDraws(chain.rows.n_rows) for chain in chains]
+    return before.labels.split(len(chains))
 
 
 def _stepped(chain: Chain, n_chains: int, emitter: Emitter) -> tuple[float, float, float]:

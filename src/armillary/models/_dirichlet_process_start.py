@@ -12,21 +12,21 @@ number of sweeps that is fixed from the start.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
-from armillary.distributions.components import Component, Pivot
+from armillary.distributions.components import Component
 from armillary.fitting.dirichlet_process import Clusters
-from armillary.models._split_merge import Summaries
-
-T = TypeVar("T")
+from armillary.models._split_merge import Summaries, merged
 
 # Clusters of the k-means start, if there are rows for them.
 _MOST_SEEDS = 100
 _ROWS_PER_SEED = 10
 # Partners of a cluster that a greedy merge looks at: the nearest ones.
 _N_NEIGHBOURS = 4
+# Rows of the unions that are weighed together.
+_ROWS_AT_ONCE = 1 << 16
 # Sweeps with greedy merges, and sweeps of growth from one cluster.
 _SETTLING_SWEEPS = 10
 _GROWING_SWEEPS = 30
@@ -57,11 +57,6 @@ SETTLE = WarmUp(n_settling=_SETTLING_SWEEPS)
 GROW = WarmUp(n_growing=_GROWING_SWEEPS, n_shrinking=_SHRINKING_SWEEPS)
 
 
-def draw_pivots(component: Component, clusters: Clusters, generator: np.random.Generator) -> list[Pivot]:
-    """A pivot for each cluster, from its proposal."""
-    return [component.draw(clusters.rows(k), generator)[0] for k in range(len(clusters))]
-
-
 def merge_greedily(component: Component, clusters: Clusters, alpha: float) -> int:
     """Merge near pairs, the best first, while the posterior of the partition rises; returns how many merges were made.
 
@@ -78,9 +73,8 @@ class _Greedy:
         self._component = component
         self._clusters = clusters
         self._log_alpha = math.log(alpha)
-        every = range(len(clusters))
-        self._evidences = [component.central_evidence(clusters.rows(k)) for k in every]
-        self._summaries = [component.summary(clusters.rows(k)) for k in every]
+        self._evidences = component.central_evidence(clusters.sets())
+        self._summaries = Summaries(component, *component.summary(clusters.sets()))
         # by the first row of each cluster, which stays its own while it lasts
         self._gains: dict[frozenset[int], float] = {}
 
@@ -88,7 +82,8 @@ class _Greedy:
         n_merges = 0
         while len(self._clusters) > 1:
             pairs = self._near_pairs()
-            gains = [self._gain(*pair) for pair in pairs]
+            self._look_at([pair for pair in pairs if self._key(pair) not in self._gains])
+            gains = [self._gains[self._key(pair)] for pair in pairs]
             best = int(np.argmax(gains))
             if not gains[best] > 0.0:
                 break
@@ -97,45 +92,38 @@ class _Greedy:
         return n_merges
 
     def _near_pairs(self) -> list[tuple[int, int]]:
-        summaries = Summaries(self._component, *zip(*self._summaries, strict=True))
         pairs = set()
         for k in range(len(self._clusters)):
-            nearest = np.argsort(-summaries.weights(k), kind="stable")[:_N_NEIGHBOURS]
+            nearest = np.argsort(-self._summaries.weights(k), kind="stable")[:_N_NEIGHBOURS]
             pairs |= {(min(k, int(j)), max(k, int(j))) for j in nearest if j != k}
         return sorted(pairs)
 
-    def _gain(self, first: int, second: int) -> float:
-        """How much the log posterior of the hard partition rises by a merge."""
-        sizes = len(self._clusters.numbers(first)), len(self._clusters.numbers(second))
-        key = frozenset((self._name(first), self._name(second)))
-        if key not in self._gains:
-            together = self._component.central_evidence(self._clusters.union(first, second)[0])
-            self._gains[key] = (
-                together
-                - self._evidences[first]
-                - self._evidences[second]
-                + math.lgamma(sum(sizes))
-                - math.lgamma(sizes[0])
-                - math.lgamma(sizes[1])
-                - self._log_alpha
-            )
-        return self._gains[key]
+    def _look_at(self, pairs: list[tuple[int, int]]) -> None:
+        """Find how much the log posterior of the hard partition rises by each merge."""
+        counts = self._clusters.counts
+        while pairs:
+            # together while they have few rows: their numbers are copied
+            n_rows = np.cumsum([counts[first] + counts[second] for first, second in pairs])
+            n_pairs = max(1, int(np.searchsorted(n_rows, _ROWS_AT_ONCE)))
+            together = self._component.central_evidence(self._clusters.unions(pairs[:n_pairs]))
+            for (first, second), evidence in zip(pairs[:n_pairs], together, strict=True):
+                self._gains[self._key((first, second))] = (
+                    float(evidence - self._evidences[first] - self._evidences[second])
+                    + math.lgamma(counts[first] + counts[second])
+                    - math.lgamma(counts[first])
+                    - math.lgamma(counts[second])
+                    - self._log_alpha
+                )
+            pairs = pairs[n_pairs:]
 
-    def _name(self, cluster: int) -> int:
-        return int(self._clusters.numbers(cluster)[0])
+    def _key(self, pair: tuple[int, int]) -> frozenset[int]:
+        return frozenset(int(self._clusters.numbers(cluster)[0]) for cluster in pair)
 
     def _merge(self, first: int, second: int) -> None:
-        gone = {self._name(first), self._name(second)}
+        gone = self._key((first, second))
         self._gains = {key: gain for key, gain in self._gains.items() if not key & gone}
         self._clusters.merge(first, second)
-        rows = self._clusters.rows(first)
-        _replace_two(self._evidences, first, second, self._component.central_evidence(rows))
-        _replace_two(self._summaries, first, second, self._component.summary(rows))
-
-
-def _replace_two(kept: list[T], first: int, second: int, new: T) -> None:
-    """`new` where `first` was; the last takes the place of `second`, as in `Clusters.merge`."""
-    kept[first] = new
-    last = kept.pop()
-    if second < len(kept):
-        kept[second] = last
+        whole = self._clusters.sets(first)
+        self._evidences = merged(self._evidences, first, second, self._component.central_evidence(whole))
+        summary = Summaries(self._component, *self._component.summary(whole))
+        self._summaries = self._summaries.merged(first, second, summary)

@@ -5,36 +5,40 @@ it. So a step is that of the flat mixture, with the inner nodes of the tree upda
 
     labels, weights, leaves, inner nodes, and, with empirical Bayes, priors, weights, leaves
 
-With `inference="messages"` the leaves have joint factors and the tree speaks by messages (8.2), in the few coordinates
-of a `Span`; concentrations of inner nodes are then looked at every few steps only. With "factorised" every node has a
-q(mu) q(kappa) of its own and sees the expectations of its neighbours (8.1). A tree of tops alone is the flat mixture,
-step for step.
+With `inference="messages"` the leaves have joint factors and the tree speaks by messages (8.2); concentrations of inner
+nodes are then looked at every few steps only. With "factorised" every node has a q(mu) q(kappa) of its own and sees the
+expectations of its neighbours (8.1). A tree of tops alone is the flat mixture, step for step.
+
+All directions of a step lie in the span of the leaves' resultants and of what the tree said before. The state is in
+coordinates of that span, at most one for each of those vectors, so that D columns are walked along only to share the
+rows, to take the products of those vectors, and to make the leaves' directions of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from armillary._typing import Float64Array
-from armillary.distributions import bessel, vmf
+from armillary.distributions import bessel
 from armillary.distributions import direction_trees as trees
 from armillary.distributions.component_factors import first_factors
 from armillary.distributions.concentration_laws import LogLaw
-from armillary.distributions.direction_chains import natural_lengths
-from armillary.distributions.direction_trees import Span, Tree, TreeLaws, TreeMessages
+from armillary.distributions.direction_spans import Span
+from armillary.distributions.direction_trees import Tree, TreeLaws, TreeMessages
 from armillary.distributions.dirichlet import DirichletWeights
 from armillary.distributions.log_concentration import MixturePrior, natural_slope
+from armillary.distributions.natural_vectors import natural_lengths
 from armillary.exceptions import InputError
-from armillary.fitting.events import Emitter
-from armillary.fitting.loop import best_run
 from armillary.fitting.passes import Passes
 from armillary.fitting.stopping import RelativeGain
+from armillary.kernels.contract import AffineRule
 from armillary.models import _variational_vmf as v
-from armillary.models import spherical_kmeans as kmeans
 from armillary.models import vmf_mixture as em
+from armillary.models._hierarchical_start import top_down_directions
 from armillary.models._variational_parameters import (
     MOST_VARIANCE,
     VariationalParameters,
@@ -45,6 +49,7 @@ from armillary.models._variational_parameters import (
 )
 from armillary.points import Points
 from armillary.random import Stream
+from armillary.statistics.directional import DirectionalStatistics
 from armillary.validation import check_choice, check_number
 
 if TYPE_CHECKING:
@@ -57,13 +62,6 @@ _FEWEST_LOGS = 3
 # Steps between looks at the inner nodes where they speak by messages: their concentrations move slowly, and one look
 # costs as much as a step. A fit does not end before a look that changed nothing.
 _INNER_EVERY = 10
-# The k-means runs that a start is made of only have to find where groups are. What is split wrongly at the top stays
-# so: of ten sampled trees one run finds eight, the best of four all (tests/laws).
-_START_RUNS = 4
-_START_STEPS = 50
-_START_GAIN = 1e-4
-# Mean cosine of directions that are drawn around their parent's for want of rows.
-_JITTER_COSINE = 0.99
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,25 +134,57 @@ class Heard:
     """What messages know of the nodes. J nodes, of which L are leaves and I inner."""
 
     concentrations: Float64Array  # (J,) E[kappa]
-    span: Span  # of the present resultants
-    made: TreeMessages  # in its coordinates: the messages that the leaves were last found with
+    made: TreeMessages  # the messages that the leaves were last found with
     spread: float = 0.0  # what the laws of inner concentrations add to the evidence at their expectations
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What the next step needs."""
+    """What the next step needs. Leaves and nodes are in the coordinates of `span`, (r,) in place of (D,)."""
 
     leaves: v.State  # labels, weights and components; its prior has a vector for each leaf: what the tree said of it
     nodes: TreeLaws | Heard  # factorised: the laws of all nodes (J); messages: what they need to be sent
     inner_law: LogLaw  # q(log kappa) of the inner nodes (I)
-    top: MixturePrior  # mu_0 and C_0 of the tops, m and s2 of the leaves
+    top: MixturePrior  # mu_0 and C_0 of the tops, m and s2 of the leaves; with all columns
     inner: MixturePrior  # m and s2 of the inner nodes
+    span: Span  # of the resultants that the leaves were last found with
+    rows: DirectionalStatistics  # counts (L,) and resultants (L, D) under the present responsibilities
 
     @property
     def first(self) -> Float64Array:
-        """C_0 mu_0 (D,)."""
-        return np.asarray(self.top.mean_concentration * self.top.mean_direction)
+        """C_0 mu_0 (r,)."""
+        if self.top.mean_concentration == 0.0:
+            return np.zeros(self.span.coordinates.shape[1])
+        return self.span.coordinates_of(np.asarray(self.top.mean_concentration * self.top.mean_direction))
+
+    @property
+    def expanded_leaves(self) -> v.State:
+        """The leaves with all columns, right after they were found: what scores and predictions are made of."""
+        prior, span = self.leaves.prior, self.span
+        vectors = span.vectors(prior.mean_direction)
+        lengths = natural_lengths(vectors)[:, None]
+        directions = np.where(lengths > 0.0, vectors / np.where(lengths > 0.0, lengths, 1.0), self.top.mean_direction)
+        return replace(
+            self.leaves,
+            statistics=self.rows,
+            factors=replace(self.leaves.factors, resultants=span.resultants, mean_direction=directions),
+            prior=replace(prior, mean_direction=directions, n_columns=None),
+        )
+
+
+class _Seen(DirectionalStatistics):
+    """Sums of rows in the coordinates of a span that they need not lie in, made when asked for."""
+
+    _rows: DirectionalStatistics
+    _span: Span
+
+    def __init__(self, rows: DirectionalStatistics, span: Span) -> None:
+        vars(self).update(counts=rows.counts, _rows=rows, _span=span)  # a frozen value
+
+    @cached_property
+    def resultants(self) -> Float64Array:
+        """(L, r): their products with all vectors of the span are right."""
+        return self._span.coordinates_of(self._rows.resultants)
 
 
 _NO_LAW = LogLaw(np.zeros((1, 0)), np.zeros((1, 0)), np.zeros(0), np.zeros(0), is_followed=True)
@@ -173,21 +203,22 @@ def initial_state(passes: Passes, parameters: Parameters, stream: Stream, restar
     rule = em.score_rule(start)
     statistics, evidence = passes.soft_sums(rule)
     top = initial_prior(parameters, statistics.resultants.sum(axis=0), float(start.concentrations[0]))
+    span = Span.of(statistics.resultants, top.mean_direction)
     # nobody above a leaf has said anything yet, except what the tops have from the beginning
     is_top = (tree.parents[tree.leaves] < 0)[:, None]
-    prior = _leaf_prior(np.where(is_top, top.mean_concentration * top.mean_direction, 0.0), top)
+    prior = _leaf_prior(np.where(is_top, top.mean_concentration * span.other_coordinates, 0.0), top)
     weights = DirichletWeights.prior(parameters.weight_concentration, len(tree.leaves)).update(statistics.counts)
     leaves = v.State(
-        statistics,
+        DirectionalStatistics(statistics.counts, span.coordinates),
         v.label_entropy(rule, statistics, evidence),
         weights,
-        first_factors(statistics.resultants, prior, start.concentrations),
+        first_factors(span.coordinates, prior, start.concentrations),
         prior,
     )
     leaves = v.update_components(leaves, parameters.form(stream, restart, 0))
-    laws = trees.first_laws(tree, *_leaf_laws(leaves))
+    laws = trees.first_laws(tree, *_leaf_laws(leaves), top.dimension)
     top, inner = _first_priors(parameters, top, laws)
-    state = State(leaves, laws, _NO_LAW, top, inner)
+    state = State(leaves, laws, _NO_LAW, top, inner, span, statistics)
     if parameters.is_messages:
         state = replace(state, nodes=_send(state, tree, laws.concentrations))
     return update_inner(state, parameters, parameters.form(stream, restart, 0))
@@ -207,82 +238,18 @@ def _first_priors(parameters: Parameters, top: MixturePrior, laws: TreeLaws) -> 
     return top, replace(top, log_mean=log_mean, log_variance=parameters.inner_log_variance)
 
 
-def top_down_directions(passes: Passes, tree: Tree, stream: Stream, restart: int) -> Float64Array:
-    """First directions (L, D) of the leaves: the rows of a node are dealt to its children by spherical k-means.
-
-    Below a node that has no more rows than children, directions are drawn close to its own.
-    """
-    points = passes.points.counted()
-    directions = np.zeros((len(tree), points.n_features))
-    directions[tree.tops] = points.rows([0])  # for tops in want of rows
-    open_groups: list[tuple[int, Points]] = [(-1, points)]
-    while open_groups:
-        node, own = open_groups.pop()
-        children = tree.tops if node < 0 else tree.children(node)
-        if not len(children):
-            continue
-        if own.n_rows <= len(children):
-            below = _below(tree, children)
-            draws = stream.generator("jitter", restart, node + 1)
-            directions[below] = _jittered(directions[max(node, 0)], len(below), draws)
-            continue
-        found, parts = _split(passes.over(own), len(children), stream, restart, node + 1)
-        directions[children] = found
-        open_groups.extend(zip(children.tolist(), parts, strict=True))
-    return directions[tree.leaves]
-
-
-def _split(
-    passes: Passes, n_children: int, stream: Stream, restart: int, index: int
-) -> tuple[Float64Array, list[Points]]:
-    """Directions (n_children, D) of groups of rows by spherical k-means, and their rows."""
-    points = passes.points
-    if n_children == 1:
-        return passes.total().directions(otherwise=points.rows([0])), [points]
-    parameters = kmeans.Parameters(
-        n_clusters=n_children,
-        init="k-means++",
-        n_init=1,
-        max_iter=_START_STEPS,
-        tol=_START_GAIN,
-        is_bounded=False,
-        refills=True,
-    )
-    # the draws of a node are its own: those of another do not depend on the shape of the tree around it
-    own = Stream(int(stream.generator("top_down", restart, index).integers(0, 2**63)))
-    run = best_run(
-        lambda number: kmeans.Lloyd(passes, kmeans.initial_state(passes, parameters, own, number), parameters),
-        n_restarts=_START_RUNS,
-        max_steps=_START_STEPS,
-        stopping=RelativeGain(_START_GAIN),
-        emitter=Emitter(points.who, (), n_rows=points.n_rows, n_restarts=_START_RUNS, max_steps=_START_STEPS),
-    )
-    chain: Any = run.chain
-    labels = chain.assignment.labels
-    return chain.state.directions, [points.take(np.flatnonzero(labels == child)) for child in range(n_children)]
-
-
-def _below(tree: Tree, nodes: trees.Nodes) -> trees.Nodes:
-    """These nodes and all their descendants."""
-    is_below = np.zeros(len(tree), dtype=np.bool_)
-    is_below[nodes] = True
-    for node, parent in enumerate(tree.parents):
-        is_below[node] |= parent >= 0 and is_below[parent]
-    return np.flatnonzero(is_below)
-
-
-def _jittered(direction: Float64Array, size: int, draws: np.random.Generator) -> Float64Array:
-    """Directions (size, D) close to one."""
-    kappa = float(bessel.concentration_from_resultant(len(direction), _JITTER_COSINE))
-    return vmf.sample(direction, kappa, size, draws)
-
-
 # -------------------------------------------------------------------------------------------------------------- updates
 
 
 def update_labels(state: State, passes: Passes) -> State:
     """q(z): one pass over the rows."""
-    return replace(state, leaves=v.update_labels(state.leaves, passes))
+    leaves, factors = state.leaves, state.leaves.factors
+    own, towards = factors.natural_coefficients[:, 0], factors.natural_coefficients[:, 1:]
+    vectors = state.span.vectors(towards * factors.mean_direction, own)
+    rule = AffineRule(vectors, leaves.weights.expected_log() - factors.log_h)
+    rows, evidence = passes.soft_sums(rule)
+    entropy = v.label_entropy(rule, rows, evidence)
+    return replace(state, leaves=replace(leaves, statistics=_Seen(rows, state.span), label_entropy=entropy), rows=rows)
 
 
 def update_weights(state: State) -> State:
@@ -292,13 +259,15 @@ def update_weights(state: State) -> State:
 
 def update_leaves(state: State, parameters: Parameters, form: v.FactorForm, *, is_heard: bool = False) -> State:
     """q(mu, kappa) of the leaves, given what the tree says of each: anew, or where it `is_heard` what it said last."""
-    tree, nodes = parameters.tree, state.nodes
+    tree = parameters.tree
+    state = _spanned(state, tree)
+    nodes = state.nodes
     if isinstance(nodes, Heard) and is_heard:
         prior = replace(state.leaves.prior, log_mean=state.top.log_mean, log_variance=state.top.log_variance)
         leaves = replace(state.leaves, prior=prior)
     elif isinstance(nodes, Heard):
         nodes = _send(state, tree, nodes.concentrations)
-        leaves = replace(state.leaves, prior=_heard_prior(tree, nodes, state.top))
+        leaves = replace(state.leaves, prior=_heard_prior(tree, nodes.made, state.first, state.top))
     else:
         pulls = trees.pulls(tree, nodes, state.first, tree.leaves)
         leaves = replace(state.leaves, prior=_leaf_prior(pulls, state.top))
@@ -332,52 +301,50 @@ def update_inner(state: State, parameters: Parameters, form: v.FactorForm) -> St
 
 def inner_means(state: State, tree: Tree) -> Float64Array:
     """E[mu] of the inner nodes (I, D)."""
-    if isinstance(state.nodes, TreeLaws):
-        return state.nodes.means[tree.inner]
-    return _believed(state.nodes, tree.inner)
+    return state.span.vectors(_means(state, tree.inner))
+
+
+def _spanned(state: State, tree: Tree) -> State:
+    """The same state in coordinates of the present resultants; what leaves were is not kept, they are found anew."""
+    if state.span.resultants is state.rows.resultants:
+        return state
+    others = np.empty((0, state.top.dimension))
+    if state.top.mean_concentration > 0.0:
+        others = state.top.mean_direction[None]
+    nodes = state.nodes
+    if isinstance(nodes, TreeLaws):
+        others = np.concatenate([state.span.vectors(nodes.means[tree.inner]), others])
+    span = Span.of(state.rows.resultants, others)
+    if isinstance(nodes, TreeLaws):
+        means = np.zeros((len(tree), span.coordinates.shape[1]))
+        means[tree.inner] = span.other_coordinates[: len(tree.inner)]
+        nodes = replace(nodes, means=means)
+    statistics = DirectionalStatistics(state.rows.counts, span.coordinates)
+    return replace(state, leaves=replace(state.leaves, statistics=statistics), nodes=nodes, span=span)
 
 
 def _send(state: State, tree: Tree, concentrations: Float64Array) -> Heard:
     """The messages under these concentrations (J,)."""
-    resultants, nodes = state.leaves.statistics.resultants, state.nodes
-    if isinstance(nodes, Heard) and nodes.span.resultants is resultants:
-        span = nodes.span  # a mu_0 that was learned since lies in it too
-    else:
-        span = Span.of(resultants, state.top.mean_direction)
-    first = span.coordinates_of(state.first)
-    made = trees.messages(tree, span.coordinates, concentrations, first, state.top.dimension)
-    return Heard(concentrations, span, made, nodes.spread if isinstance(nodes, Heard) else 0.0)
+    made = trees.messages(tree, state.span.coordinates, concentrations, state.first, state.top.dimension)
+    return Heard(concentrations, made, state.nodes.spread if isinstance(state.nodes, Heard) else 0.0)
 
 
-def _heard_prior(tree: Tree, heard: Heard, top: MixturePrior) -> MixturePrior:
-    """What messages say of the leaves: mu_0 and C_0 to tops, to others what their parent believes without them.
-
-    The vectors of parents alone are made: siblings hear the same but for what they said, which has their resultant's
-    direction.
-    """
-    made, span, leaves = heard.made, heard.span, tree.leaves
-    is_top = tree.parents[leaves] < 0
-    lengths = np.where(is_top, top.mean_concentration, natural_lengths(made.down[leaves]))
-    parents, place = np.unique(tree.parents[leaves[~is_top]], return_inverse=True)
-    said = natural_lengths(made.to_parent[leaves]) / np.where(span.lengths > 0.0, span.lengths, 1.0)
-    directions = -said[:, None] * span.resultants
-    directions[~is_top] += span.vectors(made.natural_vectors[parents])[place]
-    sizes = natural_lengths(directions)
-    directions /= np.where(sizes > 0.0, sizes, 1.0)[:, None]
-    # a top has mu_0; and where nothing was said any direction will do
-    directions[is_top | (sizes == 0.0)] = top.mean_direction
-    return MixturePrior(directions, lengths, top.log_mean, top.log_variance)
+def _heard_prior(tree: Tree, made: TreeMessages, first: Float64Array, top: MixturePrior) -> MixturePrior:
+    """What messages say of the leaves: mu_0 and C_0 to tops, to others what their parent believes without them."""
+    is_top = (tree.parents[tree.leaves] < 0)[:, None]
+    return _leaf_prior(np.where(is_top, first, made.down[tree.leaves]), top)
 
 
-def _believed(heard: Heard, nodes: trees.Nodes) -> Float64Array:
-    """E[mu] (n, D) of some nodes at the expected concentrations."""
-    natural = heard.made.natural_vectors[nodes]
-    slopes = natural_slope(heard.made.dimension, natural_lengths(natural))
-    return heard.span.vectors(slopes[:, None] * natural)
+def _means(state: State, nodes: trees.Nodes) -> Float64Array:
+    """E[mu] (n, r) of some nodes, of messages at the expected concentrations and of inner nodes only."""
+    if isinstance(state.nodes, TreeLaws):
+        return state.nodes.means[nodes]
+    natural = state.nodes.made.natural_vectors[nodes]
+    return np.asarray(natural_slope(state.top.dimension, natural_lengths(natural))[:, None] * natural)
 
 
 def _leaf_prior(vectors: Float64Array, top: MixturePrior) -> MixturePrior:
-    return MixturePrior.of_vectors(vectors, top.log_mean, top.log_variance)
+    return MixturePrior.of_vectors(vectors, top.log_mean, top.log_variance, top.dimension)
 
 
 def _leaf_laws(leaves: v.State) -> tuple[Float64Array, Float64Array, Float64Array, Float64Array]:
@@ -409,11 +376,10 @@ def learn_first(state: State, parameters: Parameters) -> State:
 
 def _sum_of_tops(state: State, tree: Tree) -> Float64Array:
     """sum E[mu] (D,) over the tops."""
-    if isinstance(state.nodes, TreeLaws):
-        return np.asarray(state.nodes.means[tree.tops].sum(axis=0))
     is_inner = tree.n_children[tree.tops] > 0
     leaves = state.leaves.factors.select(np.searchsorted(tree.leaves, tree.tops[~is_inner]))
-    return leaves.mean_direction_sum() + _believed(state.nodes, tree.tops[is_inner]).sum(axis=0)
+    total = leaves.mean_direction_sum() + _means(state, tree.tops[is_inner]).sum(axis=0)
+    return state.span.vectors(total[None])[0]
 
 
 def learn_logs(state: State, parameters: Parameters) -> State:

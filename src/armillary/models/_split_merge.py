@@ -13,19 +13,25 @@ on the state; one for each cluster would prefer states with few.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from armillary._typing import Float64Array
-from armillary.distributions.components import Component, Pivot
+from armillary.distributions.components import Component, Pivots
 from armillary.fitting.dirichlet_process import Clusters
-from armillary.fitting.divisions import LaunchDivision, RandomDivision, Sides
+from armillary.fitting.divisions import LaunchDivision, RandomDivision, Sides, launch
+from armillary.fitting.numbered_rows import NumberedRows, Numbers
+
+S = TypeVar("S", bound=np.generic)
 
 # Far pairs are chosen too, a ten-thousandth as often as touching ones.
 _FAR_WEIGHT = 1e-4
+# Attempts that are made at once, while their rows are few or a quarter of all.
+_AT_ONCE = 10
+_FEW_ROWS = 1 << 16
 
 
 def log_split_ratio(
@@ -49,24 +55,23 @@ def log_split_ratio(
     return target + log_pair - log_choice - log_division
 
 
-class Summaries:
+class Summaries(NamedTuple):
     """Centres and variances of K clusters, by which pairs to merge are chosen."""
 
-    def __init__(self, component: Component, centres: Sequence[Float64Array], variances: Sequence[float]) -> None:
-        self._component = component
-        self._centres = np.array(centres)
-        self._variances = np.array(variances)
+    component: Component
+    centres: Float64Array  # (K, D)
+    variances: Float64Array  # (K,)
 
     def weights(self, cluster: int) -> Float64Array:
         """Weights (K,) of the other clusters as partners of one; its own is 0."""
-        squares = self._component.squared_distances(self._centres[cluster], self._centres)
-        weights = (1.0 + squares / (self._variances[cluster] + self._variances)) ** -2.0 + _FAR_WEIGHT
+        squares = self.component.squared_distances(self.centres[cluster], self.centres)
+        weights = (1.0 + squares / (self.variances[cluster] + self.variances)) ** -2.0 + _FAR_WEIGHT
         weights[cluster] = 0.0
         return np.asarray(weights)
 
     def draw_pair(self, generator: np.random.Generator) -> tuple[int, int]:
         """One cluster at random, and a partner by weight."""
-        first = int(generator.integers(len(self._centres)))
+        first = int(generator.integers(len(self.centres)))
         cumulative = np.cumsum(self.weights(first))
         found = np.searchsorted(cumulative, generator.random() * cumulative[-1], side="right")
         # a uniform next to 1 can round up to the total, which the last cluster with weight takes
@@ -75,126 +80,227 @@ class Summaries:
     def log_probability(self, first: int, second: int) -> float:
         """Of the pair, whichever of the two was chosen first."""
         ours, theirs = self.weights(first), self.weights(second)
-        return math.log((ours[second] / ours.sum() + theirs[first] / theirs.sum()) / len(self._centres))
+        return math.log((ours[second] / ours.sum() + theirs[first] / theirs.sum()) / len(self.centres))
+
+    def split(self, cluster: int, parts: Summaries) -> Summaries:
+        """With two parts in the place of a cluster: the first where it was, the second last."""
+        centres = replaced(self.centres, cluster, parts.centres)
+        return Summaries(self.component, centres, replaced(self.variances, cluster, parts.variances))
+
+    def merged(self, first: int, second: int, whole: Summaries) -> Summaries:
+        """With one in the place of two: see `SplitMerge.merge`."""
+        centres = merged(self.centres, first, second, whole.centres)
+        return Summaries(self.component, centres, merged(self.variances, first, second, whole.variances))
 
 
-@dataclass
-class Cluster:
-    """What is kept with a cluster while its rows stay the same; its rows themselves are in `Clusters`."""
+def replaced(values: npt.NDArray[S], cluster: int, parts: npt.NDArray[S]) -> npt.NDArray[S]:
+    """Values (K, ...) with two in the place of one: the first where it was, the second last."""
+    both = np.concatenate([values, parts[1:]])
+    both[cluster] = parts[0]
+    return both
 
-    pivot: Pivot
-    evidence: float | None = None  # None: not asked for yet
-    summary: tuple[Float64Array, float] | None = None
-    note: Any = None  # whatever a sampler wants to find again; a new cluster has none
+
+def merged(values: npt.NDArray[S], first: int, second: int, whole: npt.NDArray[S]) -> npt.NDArray[S]:
+    """Values (K, ...) with `whole` (1, ...) where `first` was; the last takes the place of `second`."""
+    kept = values.copy()
+    kept[first] = whole[0]
+    if second < len(kept) - 1:
+        kept[second] = kept[-1]
+    return kept[:-1]
+
+
+class Drawn(NamedTuple):
+    """New clusters: pivots proposed for sets, their evidences, and their summaries."""
+
+    pivots: Pivots
+    evidences: Float64Array
+    summaries: Summaries
+
+    @classmethod
+    def of(cls, component: Component, sets: NumberedRows, generator: np.random.Generator) -> Drawn:
+        """One for each set."""
+        pivots, evidences = component.draw(sets, generator)
+        return cls(pivots, evidences, Summaries(component, *component.summary(sets)))
+
+    def part(self, part: slice) -> Drawn:
+        """Some of them."""
+        summaries = self.summaries
+        pivots = None if self.pivots is None else self.pivots[part]
+        centres, variances = summaries.centres[part], summaries.variances[part]
+        return Drawn(pivots, self.evidences[part], Summaries(summaries.component, centres, variances))
+
+
+class _Attempt(NamedTuple):
+    """A split of one cluster or a merge of two, as far as it is planned before anything is drawn."""
+
+    kind: str
+    clusters: tuple[int, ...]  # one to split, or two to merge; none where nothing can be done
+    numbers: Numbers  # (n,) the rows of all of them
+
+
+class _Proposal(NamedTuple):
+    """A move to accept or reject."""
+
+    clusters: tuple[int, ...]
+    is_left: Sides  # (n,) the division that a split makes or that a merge undoes
+    log_division: float
+    drawn: Drawn  # the two parts of a split, or the whole of a merge
 
 
 class SplitMerge:
-    """A partition with pivots, and attempts to change it."""
+    """A partition with pivots, and attempts to change it.
 
-    def __init__(
-        self, component: Component, rows: Clusters, clusters: list[Cluster], weight_concentration: float
-    ) -> None:
-        self.clusters = clusters
+    Most attempts are rejected, so several are made at once in the state as it is, and decided one after the other;
+    those that come after one that is accepted are made anew. That is the same as one after the other: what is
+    proposed depends on the state alone, and the proposals that are thrown away have had no part in a decision.
+    """
+
+    def __init__(self, component: Component, rows: Clusters, pivots: Pivots, weight_concentration: float) -> None:
+        self.pivots = pivots
+        self.origins = np.arange(len(rows))  # which cluster each was at first; -1: a new one
         self._component = component
         self._rows = rows
         self._alpha = weight_concentration
+        self._evidences = np.full(len(rows), np.nan)  # NaN: not asked for yet
+        self._summaries = Summaries(component, *component.summary(rows.sets()))
 
-    def attempt(self, kind: str, generator: np.random.Generator) -> bool:
-        """One attempt with `random` or `launch` divisions; returns whether the partition changed."""
-        if generator.random() < 0.5:
-            return self._try_split(kind, generator)
-        return self._try_merge(kind, generator)
+    def attempt(self, kinds: Sequence[str], generator: np.random.Generator) -> tuple[int, bool]:
+        """Attempts with `random` or `launch` divisions, until one changes the partition or enough rows were looked at.
 
-    def _try_split(self, kind: str, generator: np.random.Generator) -> bool:
-        whole = int(generator.integers(len(self.clusters)))
-        rows = self._rows.rows(whole)
-        if len(rows) == 1:
-            return False
-        division = self._division(kind, rows, generator)
-        is_left = division.draw(len(rows), generator)
-        return self.propose_split(whole, is_left, division.log_probability(is_left), generator)
+        Returns how many were made, at least one, and whether the last of them changed the partition.
+        """
+        planned = self._planned(kinds, generator)
+        for number, proposal in enumerate(self._proposed(planned, generator), 1):
+            if proposal is not None and self._is_accepted(proposal, generator):
+                return number, True
+        return len(planned), False
 
-    def propose_split(self, whole: int, is_left: Sides, log_division: float, generator: np.random.Generator) -> bool:
+    def _planned(self, kinds: Sequence[str], generator: np.random.Generator) -> list[_Attempt]:
+        """The next few attempts: each a split or a merge with probability 1/2, whatever the state."""
+        planned: list[_Attempt] = []
+        n_rows, most_rows = 0, max(self._rows.n_rows // 4, _FEW_ROWS)
+        for kind in kinds[:_AT_ONCE]:
+            clusters: tuple[int, ...] = ()
+            if generator.random() < 0.5:
+                whole = int(generator.integers(len(self._rows)))
+                clusters = (whole,) if len(self._rows.numbers(whole)) > 1 else ()
+            elif len(self._rows) > 1:
+                clusters = self._summaries.draw_pair(generator)
+            planned.append(_Attempt(kind, clusters, self._rows.together(*clusters)))
+            n_rows += len(planned[-1].numbers)
+            if n_rows > most_rows:
+                break
+        return planned
+
+    def _proposed(self, planned: list[_Attempt], generator: np.random.Generator) -> list[_Proposal | None]:
+        """The moves planned, with divisions and pivots drawn; None where there is nothing to decide."""
+        found: list[_Proposal | None] = [None] * len(planned)
+        divisions = self._divisions(planned, generator)
+        sides = {number: self._sides(planned[number], own, generator) for number, own in divisions.items()}
+        sides = {number: side for number, side in sides.items() if not (side.all() or not side.any())}
+        if not sides:
+            return found
+        sets: list[Numbers] = []
+        places = {}
+        for number, is_left in sides.items():
+            clusters, numbers = planned[number].clusters, planned[number].numbers
+            parts = [numbers] if len(clusters) == 2 else [numbers[is_left], numbers[~is_left]]
+            places[number] = slice(len(sets), len(sets) + len(parts))
+            sets += parts
+        drawn = Drawn.of(self._component, NumberedRows.of(self._rows.passes, sets), generator)
+        self.weigh({cluster for number in sides for cluster in planned[number].clusters})
+        for number, is_left in sides.items():
+            log_division = divisions[number].log_probability(is_left)
+            found[number] = _Proposal(planned[number].clusters, is_left, log_division, drawn.part(places[number]))
+        return found
+
+    def _divisions(
+        self, planned: list[_Attempt], generator: np.random.Generator
+    ) -> dict[int, RandomDivision | LaunchDivision]:
+        """How each attempt that can be made divides its rows, by its number."""
+        possible = [number for number, attempt in enumerate(planned) if attempt.clusters]
+        divisions: dict[int, RandomDivision | LaunchDivision] = {
+            number: RandomDivision(self._alpha) for number in possible if planned[number].kind == "random"
+        }
+        launched = [number for number in possible if planned[number].kind == "launch"]
+        if launched:
+            sets = NumberedRows.of(self._rows.passes, [planned[number].numbers for number in launched])
+            divisions |= zip(launched, launch(self._component, sets, generator), strict=True)
+        return divisions
+
+    def _sides(
+        self, attempt: _Attempt, division: RandomDivision | LaunchDivision, generator: np.random.Generator
+    ) -> Sides:
+        """The division that a split makes, or that a merge undoes."""
+        if len(attempt.clusters) == 2:
+            return np.asarray(self._rows.labels[attempt.numbers] == attempt.clusters[0])
+        return division.draw(len(attempt.numbers), generator)
+
+    def _is_accepted(self, proposal: _Proposal, generator: np.random.Generator) -> bool:
+        """Decide, and make the move if it is accepted."""
+        clusters, is_left, log_division, drawn = proposal
+        if len(clusters) == 1:
+            return self.propose_split(clusters[0], is_left, log_division, drawn, generator)
+        return self._propose_merge(clusters[0], clusters[1], is_left, log_division, drawn, generator)
+
+    def propose_split(
+        self, whole: int, is_left: Sides, log_division: float, parts: Drawn, generator: np.random.Generator
+    ) -> bool:
         """Accept or reject a division of a cluster that was proposed with a given probability."""
-        if is_left.all() or not is_left.any():
-            return False
-        rows = self._rows.rows(whole)
-        left, right = self._drawn(rows[is_left], generator), self._drawn(rows[~is_left], generator)
         n_left = int(np.count_nonzero(is_left))
-        after = [*self.clusters, right]
-        after[whole] = left
+        after = self._summaries.split(whole, parts.summaries)
         log_ratio = log_split_ratio(
             self._alpha,
-            (n_left, len(rows) - n_left),
-            (_known(left.evidence), _known(right.evidence)),
-            self._evidence(whole),
-            log_pair=self._summaries(after).log_probability(whole, len(after) - 1),
-            log_choice=-math.log(len(self.clusters)),
+            (n_left, len(is_left) - n_left),
+            (float(parts.evidences[0]), float(parts.evidences[1])),
+            float(self._evidences[whole]),
+            log_pair=after.log_probability(whole, len(self._rows)),
+            log_choice=-math.log(len(self._rows)),
             log_division=log_division,
         )
         if not -generator.standard_exponential() < log_ratio:
             return False
         self._rows.split(whole, is_left)
-        self.clusters[:] = after
+        self._summaries = after
+        self._evidences = replaced(self._evidences, whole, parts.evidences)
+        self.origins = replaced(self.origins, whole, np.array([-1, -1]))
+        if self.pivots is not None and parts.pivots is not None:
+            self.pivots = replaced(self.pivots, whole, parts.pivots)
         return True
 
-    def _try_merge(self, kind: str, generator: np.random.Generator) -> bool:
-        if len(self.clusters) == 1:
-            return False
-        summaries = self._summaries(self.clusters)
-        first, second = summaries.draw_pair(generator)
-        rows, is_first = self._rows.union(first, second)
-        division = self._division(kind, rows, generator)
-        whole = self._drawn(rows, generator)
+    def _propose_merge(
+        self,
+        first: int,
+        second: int,
+        is_first: Sides,
+        log_division: float,
+        whole: Drawn,
+        generator: np.random.Generator,
+    ) -> bool:
+        """Accept or reject that two clusters become one, whose division into them has a given probability."""
         n_first = int(np.count_nonzero(is_first))
         log_ratio = -log_split_ratio(
             self._alpha,
-            (n_first, len(rows) - n_first),
-            (self._evidence(first), self._evidence(second)),
-            _known(whole.evidence),
-            log_pair=summaries.log_probability(first, second),
-            log_choice=-math.log(len(self.clusters) - 1),
-            log_division=division.log_probability(is_first),
+            (n_first, len(is_first) - n_first),
+            (float(self._evidences[first]), float(self._evidences[second])),
+            float(whole.evidences[0]),
+            log_pair=self._summaries.log_probability(first, second),
+            log_choice=-math.log(len(self._rows) - 1),
+            log_division=log_division,
         )
         if not -generator.standard_exponential() < log_ratio:
             return False
-        self.merge(first, second, whole)
+        self._rows.merge(first, second)
+        self._summaries = self._summaries.merged(first, second, whole.summaries)
+        self._evidences = merged(self._evidences, first, second, whole.evidences)
+        self.origins = merged(self.origins, first, second, np.array([-1]))
+        if self.pivots is not None and whole.pivots is not None:
+            self.pivots = merged(self.pivots, first, second, whole.pivots)
         return True
 
-    def merge(self, first: int, second: int, whole: Cluster) -> None:
-        """Put `whole` where `first` was; the last cluster takes the place of `second`, as in `Clusters.merge`."""
-        self._rows.merge(first, second)
-        self.clusters[first] = whole
-        last = self.clusters.pop()
-        if second < len(self.clusters):
-            self.clusters[second] = last
-
-    def _division(
-        self, kind: str, rows: Float64Array, generator: np.random.Generator
-    ) -> RandomDivision | LaunchDivision:
-        if kind == "random":
-            return RandomDivision(self._alpha)
-        return LaunchDivision(self._component, rows, generator)
-
-    def _drawn(self, rows: Float64Array, generator: np.random.Generator) -> Cluster:
-        """A new cluster of these rows."""
-        return Cluster(*self._component.draw(rows, generator), self._component.summary(rows))
-
-    def _evidence(self, number: int) -> float:
-        cluster = self.clusters[number]
-        if cluster.evidence is None:
-            cluster.evidence = self._component.evidence(cluster.pivot, self._rows.rows(number))
-        return cluster.evidence
-
-    def _summaries(self, clusters: list[Cluster]) -> Summaries:
-        found = []
-        for number, cluster in enumerate(clusters):
-            if cluster.summary is None:
-                cluster.summary = self._component.summary(self._rows.rows(number))
-            found.append(cluster.summary)
-        return Summaries(self._component, *zip(*found, strict=True))
-
-
-def _known(evidence: float | None) -> float:
-    assert evidence is not None, "a drawn cluster has its evidence"
-    return evidence
+    def weigh(self, clusters: Iterable[int]) -> None:
+        """Find the evidences of some clusters, those that are not known yet, all at once."""
+        wanted = [cluster for cluster in sorted(clusters) if np.isnan(self._evidences[cluster])]
+        if wanted:
+            pivots = None if self.pivots is None else self.pivots[wanted]
+            self._evidences[wanted] = self._component.evidence(pivots, self._rows.sets(*wanted))

@@ -11,69 +11,134 @@ cloud that is nearly uniform loses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from armillary.distributions.components import Pivot
+from armillary._typing import Float64Array
+from armillary.distributions.components import Pivots
 from armillary.fitting.divisions import Sides, SubLabels
+from armillary.fitting.numbered_rows import NumberedRows
 from armillary.models._dirichlet_process_chains import SplitMergeChain
-from armillary.models._split_merge import Cluster, SplitMerge
+from armillary.models._split_merge import Drawn, SplitMerge
 
 # Sweeps that sub-clusters are given before they propose, and after which they start again if nothing came of it.
 _SUB_BURN_IN = 8
 _PATIENCE = 30
+# The age of a cluster that has no sub-clusters.
+NO_HALVES = -1
 
 
-@dataclass
-class _Halves:
-    """The sub-clusters of one cluster."""
+class Halves(NamedTuple):
+    """The sub-clusters of a chain: what it takes to go on with it."""
 
-    pivots: list[Pivot]
-    age: int = 0
+    is_left: Sides  # (N,) the side of each row
+    ages: npt.NDArray[np.int64]  # (K,) sweeps since they began; `NO_HALVES` where there are none
+    pivots: Pivots  # (2 K, D) of left and right; whatever it was where there are none
+
+
+# What a model keeps of the halves of its chains.
+HALVES = ("chain_sides_", "chain_ages_", "chain_half_pivots_")
+
+
+def packed_halves(chains: list[Halves], n_features: int) -> dict[str, npt.NDArray[Any]]:
+    """The attributes that hold the halves of all chains."""
+    pivots = [own.pivots for own in chains if own.pivots is not None]
+    sides, ages = np.array([own.is_left for own in chains]), np.concatenate([own.ages for own in chains])
+    return dict(zip(HALVES, (sides, ages, np.concatenate([np.empty((0, n_features)), *pivots])), strict=True))
+
+
+def unpacked_halves(
+    sizes: list[int], sides: npt.NDArray[np.bool_], ages: npt.NDArray[np.int64], pivots: Float64Array
+) -> list[Halves]:
+    """The halves of chains with so many clusters, from their attributes."""
+    edges = np.cumsum([0, *sizes])
+    found = []
+    for own, (first, last) in zip(sides, pairwise(edges.tolist()), strict=True):
+        own_pivots = pivots[2 * first : 2 * last] if len(pivots) else None
+        found.append(Halves(own.copy(), ages[first:last], own_pivots))
+    return found
 
 
 class SubclusterChain(SplitMergeChain):
     """Parameters and anchored labels as in the exact sampler; splits by sub-clusters; exact `random` attempts."""
 
+    def __init__(self, *known: Any, halves: Halves | None = None, **named: Any) -> None:
+        super().__init__(*known, **named)
+        self.n_accepted["subclusters"] = 0
+        if halves is None:
+            ages = np.full(len(self.rows), NO_HALVES)
+            pivots = None if self.pivots is None else np.repeat(self.pivots, 2, axis=0)
+            halves = Halves(np.zeros(self.rows.n_rows, dtype=np.bool_), ages, pivots)
+        self.halves = halves
+
     def _sweep(self) -> None:
         self._draw_alpha()
-        if not hasattr(self, "_sides"):
-            self._sides = SubLabels(self.rows.n_rows)
-            self._notes: list[_Halves | None] = [None] * len(self.pivots)
-            self.n_accepted["subclusters"] = 0
         self._draw_labels(self._draw_parameters())
-        clusters = [Cluster(pivot, note=note) for pivot, note in zip(self.pivots, self._notes, strict=True)]
-        moves = SplitMerge(self.component, self.rows, clusters, self.alpha)
-        for k in range(len(clusters)):
-            generator = self._generator("sub-clusters", k)
-            is_left = self._refine(k, clusters[k], generator)
-            # the clusters that a split adds are looked at in the next sweep
-            if is_left is not None and clusters[k].note.age >= _SUB_BURN_IN:
-                self.n_accepted["subclusters"] += moves.propose_split(k, is_left, 0.0, generator)
-        for attempt in range(self.setting.n_attempts):
-            self.n_accepted["random"] += moves.attempt("random", self._generator("random", attempt))
-        self.pivots = [cluster.pivot for cluster in moves.clusters]
-        self._notes = [cluster.note for cluster in moves.clusters]
+        sides, ages, pivots = SubLabels(self.halves.is_left), self.halves.ages, self.halves.pivots
+        ages, pivots, chosen = self._refined(sides, ages, pivots)
+        moves = SplitMerge(self.component, self.rows, self.pivots, self.alpha)
+        # the clusters that a split adds are looked at in the next sweep
+        self._propose(moves, sides, [k for k in chosen if ages[k] >= _SUB_BURN_IN])
+        self._attempt(moves, self.setting.n_attempts, 0)
+        self.pivots = moves.pivots
+        is_old = moves.origins >= 0
+        ages = np.where(is_old, ages[moves.origins], NO_HALVES)
+        if pivots is not None:
+            pivots = pivots.reshape(-1, 2, pivots.shape[1])[moves.origins].reshape(-1, pivots.shape[1])
+        self.halves = Halves(sides.is_left, ages, pivots)
 
-    def _refine(self, k: int, cluster: Cluster, generator: np.random.Generator) -> Sides | None:
-        """One sweep of the two sub-clusters of cluster k: which of its rows are left; None where none can be parted."""
-        rows, numbers = self.rows.rows(k), self.rows.numbers(k)
-        is_left = self._sides.of(numbers)
-        if cluster.note is None or cluster.note.age > _PATIENCE or _is_lopsided(is_left):
-            is_left = self._sides.restart(numbers, rows, generator)
-            if _is_lopsided(is_left):
-                cluster.note = None
-                return None
-            pivots = [self.component.draw(part, generator)[0] for part in (rows[is_left], rows[~is_left])]
-            cluster.note = _Halves(pivots)
-        halves: _Halves = cluster.note
-        halves.age += 1
-        laws = []
-        for half, part in enumerate((rows[is_left], rows[~is_left])):
-            halves.pivots[half] = self.component.update(halves.pivots[half], part, generator)
-            laws.append(self.component.draw_parameters(halves.pivots[half], part, generator))
-        return self._sides.redraw(self.component, numbers, rows, laws, 0.5 * self.alpha, generator)
+    def _refined(
+        self, sides: SubLabels, ages: npt.NDArray[np.int64], pivots: Pivots
+    ) -> tuple[npt.NDArray[np.int64], Pivots, list[int]]:
+        """One sweep of all sub-clusters: new ages and pivots, and the clusters that have two."""
+        ages, is_new = ages.copy(), np.zeros(len(ages), dtype=np.bool_)
+        for k in range(len(ages)):
+            rows = self.rows.sets(k)
+            if ages[k] == NO_HALVES or ages[k] > _PATIENCE or _is_lopsided(sides.of(rows.numbers)):
+                is_parted = not _is_lopsided(sides.restart(rows, self._generator("sub-clusters", k)))
+                ages[k], is_new[k] = (0 if is_parted else NO_HALVES), is_parted
+        chosen = np.flatnonzero(ages != NO_HALVES)
+        if not len(chosen):
+            return ages, pivots, []
+        ages[chosen] += 1
+        places = (2 * chosen[:, None] + np.arange(2)).ravel()
+        generator = self._generator("sub-parameters")
+        sets = self._parts(sides, chosen)
+        own = None if pivots is None else pivots[places]
+        drawn = self.component.draw(sets, generator)[0] if is_new.any() else None
+        if own is not None and drawn is not None:
+            own = np.where(np.repeat(is_new[chosen], 2)[:, None], drawn, own)
+        own, laws = self.component.renew(own, sets, generator)
+        if pivots is not None and own is not None:
+            pivots = pivots.copy()
+            pivots[places] = own
+        sides.redraw(self.component, self.rows.sets(*chosen.tolist()), laws, 0.5 * self.alpha, generator)
+        return ages, pivots, chosen.tolist()
+
+    def _parts(self, sides: SubLabels, clusters: npt.NDArray[np.int64]) -> NumberedRows:
+        """The left and right rows of some clusters, as sets."""
+        parts = []
+        for k in clusters.tolist():
+            numbers = self.rows.numbers(k)
+            is_left = sides.of(numbers)
+            parts += [numbers[is_left], numbers[~is_left]]
+        return NumberedRows.of(self.rows.passes, parts)
+
+    def _propose(self, moves: SplitMerge, sides: SubLabels, clusters: list[int]) -> None:
+        """Splits of clusters into their sub-clusters, one after the other."""
+        divisions = {k: sides.of(self.rows.numbers(k)) for k in clusters}
+        chosen = np.array([k for k in clusters if not _is_lopsided(divisions[k])], dtype=np.int64)
+        if not len(chosen):
+            return
+        moves.weigh(chosen.tolist())
+        generator = self._generator("sub-splits")
+        drawn = Drawn.of(self.component, self._parts(sides, chosen), generator)
+        for place, k in enumerate(chosen.tolist()):
+            parts = drawn.part(slice(2 * place, 2 * place + 2))
+            self.n_accepted["subclusters"] += moves.propose_split(k, divisions[k], 0.0, parts, generator)
 
 
 def _is_lopsided(is_left: Sides) -> bool:

@@ -20,16 +20,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from armillary._typing import Float64Array, FloatArray
+from armillary._typing import Float64Array
 from armillary.distributions import direction_chains as dc
+from armillary.distributions import natural_vectors as nv
 from armillary.distributions.concentration_laws import LogLaw, MakeLaw
 from armillary.distributions.dirichlet import DirichletWeights
 from armillary.distributions.log_concentration import MixturePrior, ProjectedTarget
-from armillary.fitting.passes import Passes
+from armillary.fitting.slice_sums import Beginning, SliceDirections, SliceSums, Smoothing, StoredDirections
 from armillary.fitting.slices import SlicedPasses
-from armillary.kernels.contract import AffineRule
-from armillary.models._variational_vmf import label_entropy
-from armillary.statistics.directional import DirectionalStatistics
+from armillary.models._variational_vmf import entropy_from_scores
 
 # Fewer slices than this are not worth a table of the drift.
 _FEW_STEPS = 3
@@ -52,12 +51,11 @@ class Kept:
 class State:
     """What the next step needs, of T slices and K components."""
 
-    statistics: tuple[DirectionalStatistics, ...]  # T of counts (K,) and resultants (K, D)
+    sums: SliceSums  # of the rows, by slice and component
     label_entropy: float
-    moved: float  # the share of rows that changed their label in the last pass, at least
     weights: DirichletWeights  # q(pi) of all slices (K,), or of each (T, K)
     concentrations: LogLaw  # q(log kappa)
-    directions: dc.ChainLaws  # q(mu_t)
+    directions: SliceDirections  # q(mu_t)
     projections: Float64Array  # (K,) s = sum_t R_t.E[mu_t]
     direction_gains: Float64Array  # (K,) of messages: E[log p(mu)] + entropy, by the evidence
     prior: MixturePrior  # mu_0 and C_init of the first slice, one or for each component; m, s2
@@ -67,7 +65,7 @@ class State:
     @property
     def counts(self) -> Float64Array:
         """Expected rows of each slice and component (T, K)."""
-        return np.stack([part.counts for part in self.statistics])
+        return self.sums.counts
 
     @property
     def has_slice_weights(self) -> bool:
@@ -85,69 +83,30 @@ class State:
         return np.asarray(self.kept.counts + self.counts.sum(axis=0))
 
     @property
-    def resultants(self) -> list[Float64Array]:
-        """R_t, T of (K, D)."""
-        return [part.resultants for part in self.statistics]
+    def beginning(self) -> Beginning:
+        """The law of the first directions."""
+        return Beginning(self.prior.mean_direction, self.prior.mean_concentration)
 
     @property
     def chains(self) -> dc.Chains:
         """The directions' chains: evidence E[kappa] R_t, and the law of the first."""
-        first = np.asarray(self.prior.mean_concentration)[..., None] * self.prior.mean_direction
-        return dc.Chains.of(dc.ScaledSlices(self.resultants, self.concentrations.concentrations), first)
+        return self.sums.chains(self.concentrations.concentrations, self.beginning)
 
 
 # ------------------------------------------------------------------------------------------------------------- labels
 
 
-def slice_rule(
-    vectors: FloatArray, scales: Float64Array, log_h: Float64Array, expected_log_weights: Float64Array
-) -> AffineRule:
-    """E[log pi_k] - E[log H(kappa_k)] + E[kappa_k] x.E[mu_k]: the scores of one slice.
-
-    `scales` (K,) times `vectors` (K, D) are E[kappa] E[mu].
-    """
-    return AffineRule(scales[:, None] * vectors, expected_log_weights - log_h)
-
-
 def update_labels(state: State, passes: SlicedPasses) -> State:
-    """q(z) of all slices: one pass over the rows."""
-    logs = np.broadcast_to(state.weights.expected_log(), state.directions.concentrations.shape)
-    kappa, log_h = state.concentrations.concentrations, state.concentrations.log_h
-
-    def task(number: int, rows: Passes) -> tuple[DirectionalStatistics, float, float, Float64Array]:
-        scales = kappa * state.directions.slopes[number]
-        rule = slice_rule(state.directions.natural_vectors[number], scales, log_h, logs[number])
-        statistics, evidence = rows.soft_sums(rule)
-        entropy = label_entropy(rule, statistics, evidence)
-        projections = np.vecdot(statistics.resultants, rule.vectors) / kappa
-        return statistics, entropy, _moved(state.statistics[number], statistics), projections
-
-    nothing = np.zeros_like(kappa)
-    parts = passes.each(task, lambda number: (state.statistics[number], 0.0, 0.0, nothing))
+    """q(z) of all slices, by E[log pi_k] - E[log H(kappa_k)] + E[kappa_k] x.E[mu_{t,k}]: one pass over the rows."""
+    laws, law = state.directions.laws, state.concentrations
+    offsets = np.broadcast_to(state.weights.expected_log(), laws.concentrations.shape) - law.log_h
+    shared = state.directions.share(passes, law.concentrations * laws.slopes, offsets, state.sums)
     return replace(
         state,
-        statistics=tuple(part[0] for part in parts),
-        label_entropy=sum(part[1] for part in parts),
-        moved=sum(part[2] for part in parts) / passes.whole.points.total_weight,
-        projections=np.sum([part[3] for part in parts], axis=0),
+        sums=shared.sums,
+        label_entropy=entropy_from_scores(shared.sums.counts, offsets, shared.products, shared.evidence),
+        projections=shared.products.sum(axis=0) / law.concentrations,
     )
-
-
-def _moved(before: DirectionalStatistics, after: DirectionalStatistics) -> float:
-    """The weight of rows that went from one component to another, at least: what counts and resultants show of it."""
-    lengths = dc.natural_lengths(after.resultants - before.resultants)
-    return 0.5 * float(np.maximum(lengths, np.abs(after.counts - before.counts)).sum())
-
-
-def first_labels(passes: SlicedPasses, rule: AffineRule) -> tuple[tuple[DirectionalStatistics, ...], float]:
-    """Statistics of each slice and the entropy of all labels, under one rule for all slices."""
-
-    def task(number: int, rows: Passes) -> tuple[DirectionalStatistics, float]:
-        statistics, evidence = rows.soft_sums(rule)
-        return statistics, label_entropy(rule, statistics, evidence)
-
-    parts = passes.each(task, lambda number: (DirectionalStatistics.zero(*rule.vectors.shape), 0.0))
-    return tuple(part[0] for part in parts), sum(part[1] for part in parts)
 
 
 # --------------------------------------------------------------------------------------------------- single updates
@@ -161,18 +120,26 @@ def update_weights(state: State) -> State:
 def smooth_directions(state: State) -> State:
     """The law of every direction by messages (vmf_mixtures.md, 9.4)."""
     chains = state.chains
-    drift = dc.tabulated(chains.dimension, state.drift) if len(chains) > _FEW_STEPS else state.drift
-    directions, evidence = dc.smoothed_with_evidence(chains, drift)
-    projections = dc.alignments(state.resultants, directions)
-    # the evidence of the chain is what its rows gain, E[kappa] s, and what its directions have
-    gains = evidence - state.concentrations.concentrations * projections
-    return replace(state, directions=directions, projections=projections, direction_gains=gains)
+    drift = nv.tabulated(chains.dimension, state.drift) if len(chains) > _FEW_STEPS else state.drift
+    laws, evidence = dc.smoothed_with_evidence(chains, drift)
+    kappa = state.concentrations.concentrations
+    projections = state.sums.alignments(laws)
+    return replace(
+        state,
+        directions=state.sums.directions(laws, Smoothing(kappa, state.beginning, drift)),
+        projections=projections,
+        # the evidence of the chain is what its rows gain, E[kappa] s, and what its directions have
+        direction_gains=evidence - kappa * projections,
+    )
 
 
-def sweep_directions(state: State, times: Iterable[int]) -> State:
-    """Each q(mu_t) in turn, in this order, at its best given its neighbours (vmf_mixtures.md, 9.2)."""
-    directions = dc.sweep(state.chains, state.directions, state.drift, times)
-    return replace(state, directions=directions, projections=dc.alignments(state.resultants, directions))
+def sweep_directions(state: State, times: Iterable[int], *, is_lent: bool = False) -> State:
+    """Each q(mu_t) in turn, in this order, at its best given its neighbours (vmf_mixtures.md, 9.2).
+
+    The memory of directions that are lent is used again: for states that nobody else has.
+    """
+    laws = dc.sweep(state.chains, state.directions.laws, state.drift, times, is_lent=is_lent)
+    return replace(state, directions=StoredDirections(laws), projections=state.sums.alignments(laws))
 
 
 def update_concentrations(state: State, make_law: MakeLaw) -> State:
@@ -186,10 +153,9 @@ def update_components(state: State, make_law: MakeLaw, *, has_messages: bool) ->
     """Directions and concentrations: smoothed once, or swept to the last slice and back."""
     if has_messages:
         return update_concentrations(smooth_directions(state), make_law)
-    times = range(len(state.statistics))
-    for order in (times, reversed(times)):
-        state = update_concentrations(sweep_directions(state, order), make_law)
-    return state
+    times = range(len(state.counts))
+    state = update_concentrations(sweep_directions(state, times), make_law)
+    return update_concentrations(sweep_directions(state, reversed(times), is_lent=True), make_law)
 
 
 # ------------------------------------------------------------------------------------------------------------- priors
@@ -199,7 +165,7 @@ def learn_priors(state: State) -> State:
     """alpha, mu_0 and C_init, m and s2 (vmf_mixtures.md, 5.5), as far as there are components to learn from."""
     prior, n_components = state.prior, len(state.projections)
     if n_components > 1:  # one direction has no fixed point
-        prior = prior.fitted_to_directions(state.directions.means(0).sum(axis=0), n_components)
+        prior = prior.fitted_to_directions(state.directions.first_mean, n_components)
     if n_components > 2:  # s2 would shrink to its floor
         prior = prior.fitted_to_logs(state.concentrations.log_means, state.concentrations.log_variances)
     return replace(state, prior=prior, weights=state.weights.empirical_bayes())
@@ -212,7 +178,7 @@ def learn_drift(state: State, *, has_messages: bool) -> State:
     """
     if has_messages:
         return replace(state, drift=dc.learn_drift(state.chains, near=state.drift))
-    return state if math.isinf(state.drift) else replace(state, drift=dc.factorised_drift(state.directions))
+    return state if math.isinf(state.drift) else replace(state, drift=dc.factorised_drift(state.directions.laws))
 
 
 # ---------------------------------------------------------------------------------------------------------- the bound
@@ -224,7 +190,9 @@ def objective(state: State, *, has_messages: bool) -> float:
     With messages it is right after `smooth_directions` and `update_concentrations`.
     """
     law, prior = state.concentrations, state.prior
-    gains = state.direction_gains if has_messages else dc.factorised_bounds(state.chains, state.directions, state.drift)
+    gains = state.direction_gains
+    if not has_messages:
+        gains = dc.factorised_bounds(state.chains, state.directions.laws, state.drift)
     rows = law.concentrations * (state.kept.projections + state.projections) - state.total_counts * law.log_h
     spread = law.log_variances + (law.log_means - prior.log_mean) ** 2
     logs = -0.5 * math.log(2.0 * math.pi * prior.log_variance) - spread / (2.0 * prior.log_variance)

@@ -14,16 +14,14 @@ from armillary.distributions.concentration_laws import point_law
 from armillary.distributions.dirichlet import DirichletWeights
 from armillary.distributions.log_concentration import ProjectedTarget
 from armillary.exceptions import ParameterError
-from armillary.fitting.slices import (
-    SlicedPasses,
-)
+from armillary.fitting.slice_sums import StoredDirections, first_pass
+from armillary.fitting.slices import SlicedPasses
 from armillary.fitting.stopping import RelativeGain
 from armillary.models import vmf_mixture as em
 from armillary.models._mixture import check_n_components
 from armillary.models._temporal_vmf import (
     Kept,
     State,
-    first_labels,
     learn_drift,
     learn_priors,
     objective,
@@ -37,7 +35,7 @@ from armillary.models._variational_parameters import (
     check_variational,
     initial_prior,
 )
-from armillary.models._variational_vmf import count_clusters, run_start
+from armillary.models._variational_vmf import count_clusters, entropy_from_scores, run_start
 from armillary.points import Points
 from armillary.random import Stream
 from armillary.validation import check_choice, check_number
@@ -115,19 +113,21 @@ def drift_angle(drift: float, n_features: int) -> float:
 def initial_state(passes: SlicedPasses, parameters: Parameters, stream: Stream, restart: int) -> State:
     """Responsibilities and the concentration of a tied EM run over all slices; all else follows."""
     start = run_start(passes.whole, parameters.init, parameters.n_components, stream, restart)
-    statistics, entropy = first_labels(passes, em.score_rule(start))
-    resultant = sum(part.resultants.sum(axis=0) for part in statistics)
-    prior = initial_prior(parameters, np.asarray(resultant), float(start.concentrations[0]))
+    rule = em.score_rule(start)
+    shared = first_pass(passes, rule, is_smoothed=parameters.has_messages)
+    counts = shared.sums.counts
+    prior = initial_prior(parameters, passes.whole.total().resultants[0], float(start.concentrations[0]))
     n_components, alpha = parameters.n_components, parameters.weight_concentration
-    shape = (len(statistics), n_components)
-    nothing = np.zeros(n_components)
+    shape = counts.shape
+    nothing, n_features = np.zeros(n_components), passes.whole.points.n_features
     state = State(
-        statistics=statistics,
-        label_entropy=entropy,
-        moved=1.0,
+        sums=shared.sums,
+        label_entropy=entropy_from_scores(
+            counts, np.broadcast_to(rule.offsets, shape), shared.products, shared.evidence
+        ),
         weights=DirichletWeights.prior(alpha, shape if parameters.has_slice_weights else n_components),
         concentrations=point_law(ProjectedTarget(nothing, prior, nothing), start.concentrations),
-        directions=dc.ChainLaws(np.zeros((*shape, passes.whole.points.n_features)), np.zeros(shape), len(resultant)),
+        directions=StoredDirections(dc.ChainLaws(np.zeros((*shape, n_features)), np.zeros(shape), n_features)),
         projections=nothing,
         direction_gains=nothing,
         prior=prior,
@@ -183,14 +183,13 @@ class Ascent:
         return state if state is before else update_components(update_weights(state), make_law, has_messages=False)
 
     def _smooth(self, make_law: Any, step: int) -> State:
-        """Priors first, so that the state after the step is whole."""
-        state = self.state
+        """Priors by the directions that rows were shared by, so that the state after the step is whole."""
+        state = update_labels(self.state, self._passes)
         if self._parameters.is_learning:
             state = learn_priors(state)
         if self._parameters.drift is None and (self._n_still or step % _DRIFT_EVERY == 0):
             state = learn_drift(state, has_messages=True)
-        state = update_weights(update_labels(state, self._passes))
-        return update_components(state, make_law, has_messages=True)
+        return update_components(update_weights(state), make_law, has_messages=True)
 
     def _has_settled(self, drift: float) -> bool:
         """Few rows moved, and neither the drift nor the evidence did, twice in a row.
@@ -201,9 +200,9 @@ class Ascent:
         tol, now = self._parameters.tol, self.state.drift
         rise = self.trace[-1] - (self.trace[-2] if len(self.trace) > 1 else -math.inf)
         is_still = (
-            self.state.moved <= math.sqrt(tol)
-            and (now == drift or abs(now - drift) <= _DRIFT_STILL * min(now, drift))
+            (now == drift or abs(now - drift) <= _DRIFT_STILL * min(now, drift))
             and abs(rise) <= tol * abs(self.trace[-1])
+            and self.state.sums.moved <= math.sqrt(tol) * self._passes.whole.points.total_weight
         )
         self._n_still = self._n_still + 1 if is_still else 0
         return self._n_still >= 2

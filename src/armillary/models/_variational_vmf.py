@@ -101,10 +101,14 @@ def score_rule(state: State) -> AffineRule:
 
 def label_entropy(rule: AffineRule, statistics: DirectionalStatistics, evidence: float) -> float:
     """-sum_ik lambda_ik log lambda_ik: log lambda is score - evidence, so sums of scores are all it takes."""
-    is_there = statistics.counts > 0.0  # an offset of -inf times no rows is nothing
-    scores = float(statistics.counts[is_there] @ rule.offsets[is_there])
-    scores += float(np.vecdot(statistics.resultants, rule.vectors).sum())
-    return max(evidence - scores, 0.0)
+    products = np.vecdot(statistics.resultants, rule.vectors)
+    return entropy_from_scores(statistics.counts, rule.offsets, products, evidence)
+
+
+def entropy_from_scores(counts: Float64Array, offsets: Float64Array, products: Float64Array, evidence: float) -> float:
+    """`label_entropy`, where the products of resultants and vectors are known; arrays of one shape."""
+    is_there = counts > 0.0  # an offset of -inf times no rows is nothing
+    return max(evidence - float(counts[is_there] @ offsets[is_there]) - float(products.sum()), 0.0)
 
 
 def update_labels(state: State, passes: Passes) -> State:

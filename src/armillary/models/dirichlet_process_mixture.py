@@ -31,19 +31,19 @@ from armillary.distributions.vmf_component import VonMisesFisher
 from armillary.exceptions import InputError, ParameterError
 from armillary.fitting.convergence import effective_sample_size, split_r_hat
 from armillary.fitting.dirichlet_process import (
-    Clusters,
-    MixtureRule,
     best_clusters,
-    compiled,
     coordinates,
     log_evidence,
     responsibilities,
     score_rule,
 )
 from armillary.fitting.events import Emitter
-from armillary.fitting.partitions import LOSSES, point_partition
+from armillary.fitting.kept_draws import KeptDraws
+from armillary.fitting.numbered_rows import MixtureRule
+from armillary.fitting.partitions import LOSSES
 from armillary.fitting.passes import Passes
 from armillary.geometry import sphere
+from armillary.models._dirichlet_process_estimate import point_estimate
 from armillary.models._dirichlet_process_fit import (
     Draws,
     Parameters,
@@ -54,6 +54,7 @@ from armillary.models._dirichlet_process_fit import (
     run_chains,
 )
 from armillary.models._estimator import UnitVectorEstimator
+from armillary.models._subclusters import HALVES, Halves, packed_halves, unpacked_halves
 from armillary.points import Points
 from armillary.random import Stream
 from armillary.validation import check_choice, check_integer
@@ -76,7 +77,8 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
     Rows are normalised first. `component="tangent_gaussian"` is DP-TGMM (Straub et al. 2015): every cluster is a
     Gaussian with a full covariance in the tangent space of the sphere at its mean. The chain draws from the posterior
-    of partitions; `labels_` is the draw that is nearest to all others.
+    of partitions; `labels_` are the clusters of the draw that is nearest to all others, each row where it is most
+    probable.
 
     Parameters
     ----------
@@ -88,8 +90,8 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         "split_merge" draws all labels at once and changes the number of clusters by split and merge moves; exact.
         "crp" draws one label after the other; exact, slow. "finite" has `n_components` components, some of them empty;
         exact for that model. "subclusters" has the split moves of the paper; APPROXIMATE: it has more clusters than the
-        posterior (on six rows a total variation of 0.1 to 0.2; the bias fades with rows), is prone to stay at one
-        cluster if it starts there, and cannot `resume`.
+        posterior (on six rows a total variation of 0.1 to 0.2; the bias fades with rows), and is prone to stay at one
+        cluster if it starts there.
     weight_concentration_prior : float, default=1.0
         alpha: a new cluster is as probable as one that has alpha rows.
     weight_concentration : {"fixed", "resampled"}, default="fixed"
@@ -115,12 +117,13 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
     n_burn_in : int, default=50
         Sweeps after the warm-up (10 sweeps, 35 with init="one") whose draws are not kept.
     n_samples : int, default=100
-        Draws kept of each chain; 4 bytes for each row and draw.
+        Draws kept of each chain, as what changed from one to the next: a tenth of a byte for each row and draw where
+        clusters are clear.
     thin : int, default=1
         Sweeps for each draw kept.
     loss : {"variation_of_information", "binder"}, default="variation_of_information"
-        `labels_` is the draw with the least mean loss to all draws. Single draws carry a few tiny clusters; variation
-        of information leaves fewer of them than Binder's loss (Wade and Ghahramani 2018).
+        `labels_` comes from the draw with the least mean loss to all draws. Single draws carry a few tiny clusters;
+        variation of information leaves fewer of them than Binder's loss (Wade and Ghahramani 2018).
     max_seconds : float, optional
         Stop after the sweep in which this time has passed; `resume` goes on.
     random_state : int, Generator, RandomState or None, default=None
@@ -135,14 +138,16 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
     Attributes
     ----------
     labels_ : array of shape (n,), int32
-        The partition of least expected loss among the draws. It is a draw, so `predict` of the training rows, which
-        takes the most probable cluster of each row, differs from it where clusters overlap.
+        The most probable cluster of each row, as `predict` has it, among those of the draw with the least expected
+        loss. In the draw itself a row between two clusters is in one of them by chance; small clusters, of which every
+        draw has some, are left out where that lowers the loss.
     n_clusters_ : int
-        Its clusters.
+        The clusters that have rows in `labels_`.
     weights_ : array of shape (K,)
-        n_k / (n + alpha); what is missing to 1 is the weight of clusters not seen yet.
+        n_k / (n + alpha), with n_k the rows of the cluster in that draw; what is missing to 1 is the weight of
+        clusters not seen yet.
     means_ : array of shape (K, D)
-        Means of the clusters of `labels_`: on the sphere, but for "gaussian".
+        Means of the clusters: on the sphere, but for "gaussian".
     covariances_ : array of shape (K, D, D)
         Most probable covariances there, in ambient coordinates: for tangent Gaussians of rank D - 1, the mean in their
         null space. Not for "vmf".
@@ -151,17 +156,18 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
     trace_ : array of shape (n_chains, sweeps, 3)
         After every sweep: the number of clusters, alpha, the log joint density of rows and partition.
     sample_labels_ : array of shape (draws, n), int32
-        The draws kept, all of the first chain first.
+        The draws kept, all of the first chain first. Made anew whenever asked for, from `packed_draws_` and
+        `draw_ends_`, which hold them small.
     partition_draw_ : int
-        Which of them `labels_` is.
+        Which of them is nearest to all.
     expected_loss_ : float
-        Its mean loss to all draws.
+        The mean loss of `labels_` to all draws.
     spread_, degrees_of_freedom_, weight_concentration_ : float
         Of the prior as used; alpha is the mean over chains of its last value.
     n_discarded_ : int
         Sweeps of the warm-up and the burn-in, at the start of `trace_`.
     chain_labels_, chain_pivots_, chain_alphas_, seed_
-        Where each chain stands, for `resume`.
+        Where each chain stands, for `resume`; chain_sides_, chain_ages_ and chain_half_pivots_ of sub-clusters too.
     n_features_in_ : int
         D.
     feature_names_in_ : array of shape (D,)
@@ -171,9 +177,10 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
     -----
     A sweep costs n K D^2 operations (for D = 3 most clusters are passed over) and reads the rows about ten times; the
     split/merge attempts cost as much as a few clusters' rows each. The result repeats to the bit for one seed,
-    whatever the number of threads; `fit` with n_samples=20 and `resume` with 10 more leave what `fit` with 30 does; a
-    model saved by `armillary.save` is a checkpoint. Rows are held once; all else is a few numbers for each row, and
-    the draws. `armillary.diagnostics.coclustering_matrix(model.sample_labels_)` tells how often rows share a cluster.
+    whatever the number of threads; `fit` with n_samples=20 and `resume` with 10 more leave what `fit` with 30 does,
+    with every sampler; a model saved by `armillary.save` is a checkpoint. Rows are held once, and besides them some 20
+    bytes for each row, of which a few are the draws. CSR rows are taken by component="vmf", whose densities are linear
+    in them. `armillary.diagnostics.coclustering_matrix(model.sample_labels_)` tells how often rows share a cluster.
 
     References
     ----------
@@ -238,7 +245,7 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
     # ------------------------------------------------------------------------------------------------ fitting
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Sample the posterior of the rows of X (n, D), dense; y is ignored."""
+        """Sample the posterior of the rows of X (n, D), dense, or CSR with component="vmf"; y is ignored."""
         points = self._points(X, is_new=True)
         parameters = Parameters.check(self, points)
         check_choice(self.loss, "loss", self._who, LOSSES)
@@ -249,9 +256,9 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
             component = make_component(
                 parameters.component, points.n_features, spread, parameters.degrees, volume_factor=self.volume_factor
             )
-            component = compiled(component, passes)
             chains = first_chains(passes, parameters, component, stream)
             draws = run_chains(chains, parameters, n_sweeps, emitter)
+            del chains  # they hold as much as the point estimate needs
             fitted = self._fitted(passes, component, draws)
         self._publish_new(
             X,
@@ -272,11 +279,6 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         """
         points = self._points(X, is_new=False)
         parameters = Parameters.check(self, points)
-        if parameters.sampler == "subclusters":
-            raise ParameterError(
-                f'`sampler` of {self._who} must not be "subclusters" to resume; the sub-clusters of a chain are not '
-                "kept with it. Fit again for longer."
-            )
         if self.chain_labels_.shape != (parameters.n_chains, points.n_rows):
             raise InputError(
                 f"X of {self._who}.resume must be the rows that the chains were fitted to, and n_chains as it was: "
@@ -286,11 +288,12 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         n_more = check_integer(n_samples, "n_samples", self._who, low=0)
         n_before = parameters.n_kept(self.trace_.shape[1])
         n_sweeps = parameters.n_sweeps(max(parameters.n_samples, n_before) + n_more)
-        before = Draws(self.sample_labels_, self.trace_, self.chain_labels_, self.chain_pivots_, self.chain_alphas_)
+        before = self._draws()
         with self._passes(points) as passes, self._emitter(points, n_sweeps) as emitter:
-            component = compiled(self._component(), passes)
+            component = self._component()
             chains = restored_chains(passes, parameters, component, Stream(self.seed_), before)
             draws = run_chains(chains, parameters, n_sweeps, emitter, before)
+            del chains
             fitted = self._fitted(passes, component, draws)
         self._publish(X, is_new=False, **fitted)
         self._warn_of_time(parameters, draws, n_sweeps)
@@ -301,11 +304,12 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         return self.fit(X).labels_
 
     def _points(self, X: Any, sample_weight: Any = None, *, is_new: bool) -> Points:
-        """The gate, for dense rows: densities are quadratic in them."""
-        if issparse(X):
+        """The gate: quadratic densities are for dense rows."""
+        if issparse(X) and self.component != "vmf":
             raise InputError(
-                f"Sparse data was passed to {self._who}, whose components need dense rows; got {type(X).__name__}. "
-                "Use X.toarray(), after a projection to fewer columns where there are many."
+                f"Sparse data was passed to {self._who}, whose component {self.component!r} needs dense rows; got "
+                f'{type(X).__name__}. Use component="vmf", or X.toarray(), after a projection to fewer columns where '
+                "there are many."
             )
         return super()._points(X, sample_weight, is_new=is_new)
 
@@ -315,31 +319,52 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
     def _fitted(self, passes: Passes, component: Component, draws: Draws) -> dict[str, Any]:
         """The attributes that draws leave."""
-        chosen = point_partition(draws.labels, loss=self.loss)
-        clusters = Clusters(passes, chosen.labels)
-        laws = [component.point_estimate(clusters.rows(k), np.ones(count)) for k, count in enumerate(clusters.counts)]
         alpha = float(draws.chain_alphas.mean())
+        found = point_estimate(passes, component, draws.labels, alpha, self.loss)
+        packed, ends = draws.labels.packed()
         fitted: dict[str, Any] = {
-            "labels_": chosen.labels,
-            "n_clusters_": len(clusters),
-            "weights_": clusters.counts / (clusters.n_rows + alpha),
-            "means_": np.array([law.mean for law in laws]),
+            "labels_": found.labels,
+            "n_clusters_": len(found.weights),
+            "weights_": found.weights,
+            "means_": found.laws.mean,
             "trace_": draws.trace,
-            "sample_labels_": draws.labels,
-            "partition_draw_": chosen.draw,
-            "expected_loss_": chosen.expected_loss,
+            "packed_draws_": packed,
+            "draw_ends_": ends,
+            "partition_draw_": found.draw,
+            "expected_loss_": found.expected_loss,
             "weight_concentration_": alpha,
             "chain_labels_": draws.chain_labels,
             "chain_pivots_": draws.chain_pivots,
             "chain_alphas_": draws.chain_alphas,
         }
+        if draws.chain_halves:
+            fitted |= packed_halves(draws.chain_halves, passes.points.n_features)
         if self.component == "vmf":
-            return {**fitted, "concentrations_": np.array([law.concentration for law in laws])}
-        return {**fitted, "covariances_": np.array([law.covariance for law in laws])}
+            return {**fitted, "concentrations_": found.laws.concentration}
+        return {**fitted, "covariances_": found.laws.covariance}
+
+    @property
+    def sample_labels_(self) -> IntArray:
+        """The draws kept (draws, n), int32, all of the first chain first; made anew whenever asked for."""
+        check_is_fitted(self)
+        return self._kept_draws().array()
+
+    def _kept_draws(self) -> KeptDraws:
+        return KeptDraws.unpacked(len(self.labels_), self.packed_draws_, self.draw_ends_)
+
+    def _draws(self) -> Draws:
+        """What the chains left when they stopped."""
+        halves: list[Halves] = []
+        if hasattr(self, "chain_sides_"):
+            sizes = [int(labels.max()) + 1 for labels in self.chain_labels_]
+            halves = unpacked_halves(sizes, self.chain_sides_, self.chain_ages_, self.chain_half_pivots_)
+        return Draws(
+            self._kept_draws(), self.trace_, self.chain_labels_, self.chain_pivots_, self.chain_alphas_, halves
+        )
 
     def _publish_new(self, X: Any, **fitted: Any) -> None:
         """Publish a fit; what only another component has goes."""
-        for name in ("covariances_", "concentrations_"):
+        for name in ("covariances_", "concentrations_", *HALVES):
             if name not in fitted and hasattr(self, name):
                 delattr(self, name)
         self._publish(X, is_new=True, **fitted)
@@ -365,14 +390,14 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
             volume_factor=self.volume_factor,
         )
 
-    def _laws(self) -> list[Law]:
+    def _laws(self) -> Law:
         """The clusters' parameters."""
         if self.component == "vmf":
-            return [VonMisesFisher(*law) for law in zip(self.means_, self.concentrations_, strict=True)]
-        pairs = zip(self.means_, self.covariances_, strict=True)
+            return VonMisesFisher(self.means_, self.concentrations_)
         if self.component == "gaussian":
-            return [Gaussian.of(mean, covariance) for mean, covariance in pairs]
-        return [TangentGaussian.of(mean, _within(mean, covariance)) for mean, covariance in pairs]
+            return Gaussian.of(self.means_, self.covariances_)
+        frames = sphere.tangent_frame(self.means_)
+        return TangentGaussian.of(self.means_, np.swapaxes(frames, 1, 2) @ self.covariances_ @ frames)
 
     def _rule(self) -> MixtureRule:
         return score_rule(self._component(), self._laws(), np.log(self.weights_))
@@ -413,8 +438,9 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         generator = Stream.of(random_state).generator("dp sample")
         shares = np.append(self.weights_, 1.0 - self.weights_.sum())
         sizes = generator.multinomial(n_samples, shares / shares.sum())
-        parts = [component.sample(law, size, generator) for law, size in zip(self._laws(), sizes[:-1], strict=True)]
-        parts += [component.sample(component.draw_prior(generator), 1, generator) for _ in range(sizes[-1])]
+        known, unseen = self._laws(), component.draw_prior(int(sizes[-1]), generator)
+        parts = [component.sample(known, k, size, generator) for k, size in enumerate(sizes[:-1])]
+        parts += [component.sample(unseen, k, 1, generator) for k in range(sizes[-1])]
         labels = np.append(np.repeat(np.arange(self.n_clusters_), sizes[:-1]), np.full(sizes[-1], -1))
         return np.concatenate(parts), labels.astype(np.int32)
 
@@ -458,21 +484,10 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         """Split R-hat and effective sample size of the number of clusters and of the log joint, after the burn-in."""
         check_is_fitted(self)
         after = self.trace_[:, self.n_discarded_ :]
-        clusters, log_joints = after[:, :, _CLUSTERS], after[:, :, _LOG_JOINT]
-        return Convergence(
-            split_r_hat(clusters),
-            split_r_hat(log_joints),
-            effective_sample_size(clusters),
-            effective_sample_size(log_joints),
-        )
+        both = after[:, :, _CLUSTERS], after[:, :, _LOG_JOINT]
+        return Convergence(*map(split_r_hat, both), *map(effective_sample_size, both))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
+        tags.input_tags.sparse = self.component == "vmf"
         return tags
-
-
-def _within(mean: Float64Array, covariance: Float64Array) -> Float64Array:
-    """A covariance (p, p) in the coordinates of the frame at its mean."""
-    frame = sphere.tangent_frame(mean)
-    return np.asarray(frame.T @ covariance @ frame)

@@ -34,10 +34,10 @@ from sklearn.utils.validation import check_is_fitted
 from armillary._typing import ArrayLike, Float64Array, FloatArray, IntArray, RandomState
 from armillary.distributions import bessel
 from armillary.distributions.component_factors import first_factors
-from armillary.distributions.direction_chains import natural_lengths
 from armillary.distributions.direction_trees import Nodes, Tree
 from armillary.distributions.dirichlet import DirichletWeights
 from armillary.distributions.log_concentration import HIGHEST, MixturePrior
+from armillary.distributions.natural_vectors import natural_lengths
 from armillary.distributions.predictive import PredictiveDensity
 from armillary.exceptions import InputError, ParameterError
 from armillary.fitting.events import Emitter
@@ -175,9 +175,10 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
 
     Notes
     -----
-    A step costs 4 n D L operations (4 nnz L for CSR rows, which stay sparse), as that of a flat mixture, and work on
-    J x D numbers. Results repeat to the bit for one `random_state`, whatever `n_threads`. With the factorised form on a
-    grid the lower bound does not fall, after any single update.
+    A step costs 4 n D L operations (4 nnz L for CSR rows, which stay sparse), as that of a flat mixture, and 4 D L^2
+    for the products and combinations of the leaves' resultants (4 D J^2 with "factorised"). Results repeat to the bit
+    for one `random_state`, whatever `n_threads`. With the factorised form on a grid the lower bound does not fall,
+    after any single update.
 
     References
     ----------
@@ -271,7 +272,7 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
                 emitter=emitter,
             )
             chain: Any = run.chain
-            labels = best_labels(passes, v.score_rule(chain.state.leaves))
+            labels = best_labels(passes, v.score_rule(chain.state.expanded_leaves))
         if not run.is_converged:
             self._warn_of_steps(run.n_steps, stacklevel=2)
         self._warn_of_bounds(chain.state)
@@ -497,7 +498,8 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
 
 def _described(state: State, tree: Tree) -> dict[str, Any]:
     """The attributes that tell a state."""
-    leaves, factors, law = state.leaves, state.leaves.factors, state.inner_law
+    leaves, law = state.expanded_leaves, state.inner_law
+    factors = leaves.factors
     of_inner = inner_means(state, tree)
     return {
         "parents_": np.array(tree.parents),

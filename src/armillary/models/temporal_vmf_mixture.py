@@ -20,10 +20,10 @@ parameters, the start and the chain of a fit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -31,16 +31,17 @@ from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from armillary._typing import ArrayLike, Float64Array, FloatArray, IntArray, RandomState
-from armillary.distributions import bessel
 from armillary.distributions import direction_chains as dc
+from armillary.distributions import natural_vectors as nv
 from armillary.distributions.concentration_laws import LogLaw
 from armillary.distributions.dirichlet import DirichletWeights
 from armillary.distributions.log_concentration import MixturePrior
 from armillary.distributions.predictive import PredictiveDensity
 from armillary.exceptions import InputError, ParameterError
 from armillary.fitting.events import Emitter
-from armillary.fitting.loop import Run, best_run
+from armillary.fitting.loop import best_run
 from armillary.fitting.passes import Passes
+from armillary.fitting.slice_sums import StoredDirections, StoredSums
 from armillary.fitting.slices import (
     SlicedPasses,
     SlicedPoints,
@@ -51,36 +52,25 @@ from armillary.fitting.slices import (
     join_batches,
     join_weights,
     locate_slices,
+    next_time,
 )
 from armillary.fitting.workers import Workers, thread_count
 from armillary.geometry import sphere
-from armillary.kernels.contract import AffineRule
 from armillary.kernels.select import kernels_for
 from armillary.models._estimator import UnitVectorEstimator
-from armillary.models._mixture import best_labels
 from armillary.models._predictive_mixture import draw_rows, plugin_gains, predictive_gains
+from armillary.models._temporal_view import Trajectories, described, slice_labels, slice_rule, told
 from armillary.models._temporal_vmf import (
     Kept,
     State,
-    slice_rule,
     update_components,
     update_weights,
 )
-from armillary.models._temporal_vmf_fit import Ascent, Parameters, drift_angle
+from armillary.models._temporal_vmf_fit import Ascent, Parameters
 from armillary.points import Points
 from armillary.random import Stream
 from armillary.statistics.directional import DirectionalStatistics
 from armillary.validation import check_choice, check_integer
-
-
-class Trajectories(NamedTuple):
-    """The paths of K mean directions over T slices."""
-
-    times: Times  # (T,)
-    means: Float64Array  # (K, T, D)
-    step_angles: Float64Array  # (K, T - 1) radians from one slice to the next
-    path_lengths: Float64Array  # (K,) their sums
-    end_angles: Float64Array  # (K,) from the first slice to the last
 
 
 class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
@@ -189,12 +179,15 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
     Notes
     -----
     A step costs 4 n D K operations (4 nnz K for CSR rows, which stay sparse) and some 30 T K D for the directions (100
-    with "factorised"). Against a step of `BayesianVonMisesFisherMixture` that is little where slices have hundreds of
-    dense rows, and the larger part where they have few words for each feature: measured 1.0 times for 200 dense rows a
-    slice, 2 times for 130 papers a slice with 14,000 words. Memory beside the rows: resultants and directions, 16 T K D
-    bytes. Results repeat to the bit for one `random_state`,
-    whatever `n_threads`. One step of the drift lies between neighbouring slices, however far apart their times are:
-    name the slices without rows (`slices` of `fit`) where the gaps matter.
+    with "factorised"), which is little where slices have hundreds of dense rows. CSR rows with fewer than T K D values
+    do without those: with "messages" a step costs some 10 nnz K in all, as one of `BayesianVonMisesFisherMixture` does,
+    and memory beside the rows is some 40 bytes for each of their values, 16 K for each row and 8 K for each feature
+    that a slice has. Otherwise resultants and directions take 16 T K D bytes. "factorised" on such rows costs several
+    times as much.
+
+    Results repeat to the bit for one `random_state`, whatever `n_threads`. One step of the drift lies between
+    neighbouring slices, however far apart their times are: name the slices without rows (`slices` of `fit`) where the
+    gaps matter.
 
     References
     ----------
@@ -298,15 +291,15 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
                 emitter=emitter,
             )
             state = run.chain.state
-            fitted = _described(state, state.prior, state.drift)
-            labels = _labels(passes, fitted)
+            fitted = described(state, state.prior, state.drift)
+            labels = slice_labels(passes, fitted)
         if not run.is_converged:
             self._warn_of_steps(run.n_steps, stacklevel=2)
         self._publish(
             X,
             is_new=True,
             **fitted,
-            **_told(run, points),
+            **told(run, points),
             labels_=labels,
             times_=known,
             n_slices_=len(known),
@@ -340,7 +333,7 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         sample_weight : array of shape (n,), optional
         """
         is_new = not hasattr(self, "means_")
-        known = self._next_time(time)
+        known = next_time(time, getattr(self, "times_", None), self._who)
         if not is_new and np.ndim(X) == 2 and np.shape(X)[0] == 0:
             return self._pass_time(X, known)
         points = self._points(X, sample_weight, is_new=is_new)
@@ -359,15 +352,15 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
                 emitter=emitter,
             )
             state = run.chain.state
-            fitted = _described(state, state.prior if is_new else self._prior(), drift)
-            labels = _labels(passes, fitted)
+            fitted = described(state, state.prior if is_new else self._prior(), drift)
+            labels = slice_labels(passes, fitted)
         if not run.is_converged:
             self._warn_of_steps(run.n_steps, stacklevel=2)
         self._publish(
             X,
             is_new=is_new,
             **fitted,
-            **_told(run, points),
+            **told(run, points),
             labels_=labels,
             times_=known,
             n_slices_=n_slices,
@@ -384,12 +377,12 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         be a list of batches as in `fit`.
         """
         with self._located(X, times) as passes:
-            return _labels(passes, vars(self))
+            return slice_labels(passes, vars(self))
 
     def predict_proba(self, X: Any, times: Any = None) -> FloatArray:
         """Responsibilities of the components for each row of X (n, K); `times` as in `predict`."""
         with self._located(X, times) as passes:
-            return passes.rows(lambda number, rows: rows.responsibilities(_rule(vars(self), number))[0])
+            return passes.rows(lambda number, rows: rows.responsibilities(slice_rule(vars(self), number))[0])
 
     def score_samples(self, X: Any, times: Any = None, *, density: str = "full") -> Float64Array:
         """Log predictive density of each row of X (n,), in nats with respect to the surface of the sphere.
@@ -430,11 +423,11 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         points = self._points(X, is_new=False)
         n_steps = check_integer(n_steps, "n_steps", f"{self._who}.score_next_samples", low=1)
         is_full = check_choice(density, "density", f"{self._who}.score_next_samples", ("full", "plugin")) == "full"
-        natural = dc.ahead(self._last_vectors(), self.drift_concentration_, n_steps)
+        natural = nv.ahead(self._last_vectors(), self.drift_concentration_, n_steps)
         n_components = len(self.concentrations_)
         weights = self.weights_ if self.weights == "shared" else np.full(n_components, 1.0 / n_components)
         with self._passes(points) as passes:
-            gains = self._gains(passes, weights, self.means_[-1], dc.natural_lengths(natural), is_full=is_full)
+            gains = self._gains(passes, weights, self.means_[-1], nv.natural_lengths(natural), is_full=is_full)
         return gains - float(sphere.log_area(points.n_features))
 
     def score_next(
@@ -468,9 +461,7 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
     def trajectories(self) -> Trajectories:
         """The path of each component's mean direction over the slices, and how far it went."""
         check_is_fitted(self)
-        paths = np.ascontiguousarray(self.means_.swapaxes(0, 1))
-        steps = sphere.angle(paths[:, :-1], paths[:, 1:])
-        return Trajectories(self.times_, paths, steps, steps.sum(axis=1), sphere.angle(paths[:, 0], paths[:, -1]))
+        return Trajectories.of(self.times_, self.means_)
 
     def top_features(self, n: int = 10, feature_names: Any = None) -> npt.NDArray[Any]:
         """The features with the largest entries of each mean direction, largest first: (T, K, n), objects.
@@ -563,33 +554,6 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
 
     # ---------------------------------------------------------------------------------------------------- the filter
 
-    def _next_time(self, time: Any) -> Times:
-        """The time of the next slice of a stream (1,): later than all before."""
-        last = getattr(self, "times_", None)
-        if time is None:
-            if last is None:
-                return np.zeros(1, dtype=np.int64)
-            if last.dtype.kind not in "if":
-                raise InputError(
-                    f"`time` of {self._who}.partial_fit must be given where slices are not numbered; the last one is "
-                    f"{last[-1]!s}. Give a later one."
-                )
-            return last[-1:] + 1
-        now = np.atleast_1d(as_times(time, "time", self._who))
-        if now.shape != (1,):
-            raise InputError(
-                f"`time` of {self._who}.partial_fit must be one value, that of all rows; got shape {now.shape}. "
-                "Give the slices one after the other, or all to fit."
-            )
-        if last is not None:
-            is_alike = now.dtype.kind == last.dtype.kind or {now.dtype.kind, last.dtype.kind} <= {"i", "f"}
-            if not (is_alike and now[0] > last[-1]):
-                raise InputError(
-                    f"`time` of {self._who}.partial_fit must be later than the last slice, {last[-1]!s}; got "
-                    f"{now[0]!s}. A stream goes on forward; fit takes slices in any order."
-                )
-        return now
-
     def _filtering(self, parameters: Parameters) -> Parameters:
         """The parameters of a filter: one slice, of which either form is the factorised one, and nothing is learned."""
         parameters = replace(parameters, has_messages=False, is_learning=False, n_init=1)
@@ -604,14 +568,13 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
 
     def _predicted(self, drift: float, parameters: Parameters) -> State:
         """What is known of the next slice before its rows (vmf_mixtures.md, 9.5)."""
-        natural = dc.ahead(self._last_vectors(), drift, 1)
+        natural = nv.ahead(self._last_vectors(), drift, 1)
         n_components, alpha = len(natural), self.weight_concentration_
         kept = Kept(parameters.forget * self.total_counts_, parameters.forget * self.projections_)
         nothing = np.zeros(n_components)
         return State(
-            statistics=(DirectionalStatistics.zero(*natural.shape),),
+            sums=StoredSums((DirectionalStatistics.zero(*natural.shape),)),
             label_entropy=0.0,
-            moved=1.0,
             weights=DirichletWeights.prior(alpha, (1, n_components))
             if parameters.has_slice_weights
             else DirichletWeights(alpha, alpha + kept.counts),
@@ -622,7 +585,9 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
                 self.expected_log_h_,
                 is_followed=False,
             ),
-            directions=dc.ChainLaws(natural[None], dc.natural_lengths(natural)[None], natural.shape[1]),
+            directions=StoredDirections(
+                dc.ChainLaws(natural[None], nv.natural_lengths(natural)[None], natural.shape[1])
+            ),
             projections=nothing,
             direction_gains=nothing,
             prior=MixturePrior.of_vectors(natural, self.log_concentration_mean_, self.log_concentration_variance_),
@@ -643,7 +608,7 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         make_law = parameters.make_law(Stream(self.seed_), self.n_slices_ + 1, 1)
         state = update_weights(self._predicted(drift, parameters))
         state = update_components(state, make_law, has_messages=False)
-        fitted = _described(state, self._prior(), drift)
+        fitted = described(state, self._prior(), drift)
         self._publish(
             X,
             is_new=False,
@@ -672,67 +637,3 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         return PredictiveDensity(
             weights, means, replace(self._prior(), mean_concentration=0.0), self.nodes_, self.node_weights_, pulls
         )
-
-
-def _rule(fitted: Mapping[str, Any], number: int) -> AffineRule:
-    """The scores of rows of one slice."""
-    means, gammas, kappa = fitted["means_"][number], fitted["mean_concentrations_"][number], fitted["concentrations_"]
-    lengths = np.asarray(bessel.mean_resultant_length(means.shape[1], gammas))
-    return slice_rule(means, kappa * lengths, fitted["expected_log_h_"], fitted["expected_log_weights_"][number])
-
-
-def _labels(passes: SlicedPasses, fitted: Mapping[str, Any]) -> IntArray:
-    return passes.rows(lambda number, rows: best_labels(rows, _rule(fitted, number)))
-
-
-def _told(run: Run[State], points: Points) -> dict[str, Any]:
-    """What the run says of itself."""
-    chain: Any = run.chain
-    bounds = np.array(chain.trace) - points.total_weight * float(sphere.log_area(points.n_features))
-    return {
-        "n_clusters_": chain.n_clusters,
-        "lower_bound_": float(bounds[-1]),
-        "lower_bounds_": bounds,
-        "n_iter_": run.n_steps,
-        "converged_": run.is_converged,
-    }
-
-
-def _described(state: State, prior: MixturePrior, drift: float) -> dict[str, Any]:
-    """The attributes that tell a state."""
-    law, directions = state.concentrations, state.directions
-    gammas = directions.concentrations
-    is_known = gammas > 0.0
-    means = directions.natural_vectors / np.where(is_known, gammas, 1.0)[..., None]
-    means[~is_known] = prior.mean_direction
-    nodes, node_weights = law.thinned()
-    shape = gammas.shape
-    slice_weights = np.array(np.broadcast_to(state.weights.mean(), shape))
-    counts = state.counts
-    has_own = state.has_slice_weights
-    totals = counts.sum(axis=1)
-    shares = totals / totals.sum() if has_own and totals.any() else np.full(len(totals), 1.0 / len(totals))
-    return {
-        "means_": means,
-        "mean_concentrations_": gammas,
-        "concentrations_": law.concentrations,
-        "concentration_deviations_": law.concentration_deviations,
-        "log_concentrations_": law.log_means,
-        "log_concentration_variances_": law.log_variances,
-        "expected_log_h_": law.log_h,
-        "nodes_": np.exp(nodes),
-        "node_weights_": node_weights,
-        "weights_": shares @ slice_weights if has_own else slice_weights[0].copy(),
-        "slice_weights_": slice_weights,
-        "expected_log_weights_": np.array(np.broadcast_to(state.weights.expected_log(), shape)),
-        "counts_": counts,
-        "total_counts_": state.total_counts,
-        "projections_": state.kept.projections + state.projections,
-        "weight_concentration_": float(state.weights.concentration),
-        "mean_direction_": prior.mean_direction,
-        "mean_concentration_": float(prior.mean_concentration),
-        "log_concentration_mean_": float(prior.log_mean),
-        "log_concentration_variance_": float(prior.log_variance),
-        "drift_concentration_": float(drift),
-        "drift_angle_": drift_angle(drift, means.shape[2]),
-    }

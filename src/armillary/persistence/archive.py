@@ -9,14 +9,11 @@ Equal models give equal bytes.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import hashlib
 import inspect
 import json
 import os
-import secrets
-import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +37,7 @@ from armillary.persistence.schema import (
     from_json,
     to_json,
 )
+from armillary.persistence.whole import whole_file
 
 _METADATA_KEY = "armillary"
 _SAVE_AGAIN = "Save the model again, or fetch the file again from where it came."
@@ -67,7 +65,8 @@ def save(model: object, path: str | os.PathLike[str]) -> None:
         The file cannot be written.
     """
     header, tensors = _described(model)
-    _write(Path(os.fsdecode(path)), _packed(header, tensors))
+    with whole_file(path) as stream:
+        stream.write(_packed(header, tensors))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -181,11 +180,11 @@ def _little_endian(array: Array) -> Array:
 # -------------------------------------------------------------------------------------- header, tensors <-> bytes
 
 
-def _packed(header: dict[str, Json], tensors: dict[str, Array]) -> bytes:
-    """The content of a file."""
+def _packed(header: dict[str, Json], tensors: dict[str, Array], beside: Mapping[str, str] | None = None) -> bytes:
+    """The content of a file; `beside` has further entries of its metadata, which `load` passes over."""
     text = _text({**header, "sha256": _digest(header, tensors)})
     try:
-        return safetensors.numpy.save(tensors, {_METADATA_KEY: text})
+        return safetensors.numpy.save(tensors, {**(beside or {}), _METADATA_KEY: text})
     except safetensors.SafetensorError as error:
         raise ArchiveError(
             f"A header may have at most 100 MB; the parameters and feature names of this model have {len(text):,} "
@@ -255,37 +254,3 @@ def _digest(header: dict[str, Json], tensors: dict[str, Array]) -> str:
 def _text(header: dict[str, Json]) -> str:
     """One text for one header: sorted, ASCII, floats with all their digits."""
     return json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-# ------------------------------------------------------------------------------------------------------- the disk
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Put `content` at `path`, all of it or nothing: a crash at any moment leaves the old file or the new one."""
-    # through a symbolic link to its target, as open() would
-    target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "No such directory", str(target.parent))
-    if target.exists() and not target.is_file():
-        # moving a file over a device or a pipe would remove it
-        raise ArchiveError(f"save writes a regular file; '{path}' is a directory or a device. Give a file's path.")
-    # open() gives the permissions that the user's umask asks for; tempfile would give 0600
-    temporary = target.with_name(f".armillary-{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("xb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if target.exists():
-            shutil.copymode(target, temporary)
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    # The rename itself is on disk once the directory is. Some file systems cannot do this; the file is there anyway.
-    with contextlib.suppress(OSError):
-        directory = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)

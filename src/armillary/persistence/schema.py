@@ -56,8 +56,8 @@ class Field:
     name: str
     kind: str  # "int", "float", "bool", "strings", `TIMES`, or the dtype of an array, e.g. "float64"
     # One letter per axis: K clusters, D features, N rows, C components, G nodes, S draws, T tracks, E events, V nodes
-    # of a tree of which M are inner, U sub-clusters, H merges of these, P pairs, L names, R chains, Q pivots, and I or
-    # J steps; a digit is a length.
+    # of a tree of which M are inner, U sub-clusters, H merges of these, P pairs, L names, R chains, Q pivots, F
+    # those of A pairs of halves, B bytes, and I or J steps; a digit is a length.
     shape: str = ""
     is_required: bool = True
 
@@ -285,7 +285,8 @@ MODELS: dict[str, ModelSchema] = {
             Field("covariances_", "float64", "KDD", is_required=False),
             Field("concentrations_", "float64", "K", is_required=False),
             Field("trace_", "float64", "RI3"),
-            Field("sample_labels_", "int32", "SN"),
+            Field("packed_draws_", "uint8", "B"),
+            Field("draw_ends_", "int64", "S"),
             Field("partition_draw_", "int"),
             Field("expected_loss_", "float"),
             Field("spread_", "float"),
@@ -295,6 +296,9 @@ MODELS: dict[str, ModelSchema] = {
             Field("chain_labels_", "int32", "RN"),
             Field("chain_pivots_", "float64", "QD"),
             Field("chain_alphas_", "float64", "R"),
+            Field("chain_sides_", "bool", "RN", is_required=False),
+            Field("chain_ages_", "int64", "A", is_required=False),
+            Field("chain_half_pivots_", "float64", "FD", is_required=False),
             Field("seed_", "int"),
         ),
     ),

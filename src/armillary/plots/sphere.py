@@ -19,18 +19,14 @@ import numpy.typing as npt
 
 from armillary._typing import ArrayLike, Float64Array
 from armillary.exceptions import InputError, MissingExtraError, ParameterError
+from armillary.palette import PALETTE as PALETTE
+from armillary.palette import color_bytes
 from armillary.validation import as_matrix, check_choice, check_integer, check_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Twelve colours found by annealing. Any two are at least 0.09 apart in OKLab, a clear step, for readers with normal
-# sight, protanopia, deuteranopia or tritanopia (tests/unit/test_plot_sphere.py measures it).
-PALETTE = (
-    "#0e56ab", "#e9904a", "#6fd6a6", "#972d5e", "#13a2e3", "#eccb36",
-    "#7c6ac6", "#20491b", "#c96390", "#816d1e", "#c5b8f7", "#591f7c",
-)  # fmt: skip
 NOISE_COLOR = "#a8a8a8"
 UNLABELLED_COLOR = "#41618c"
 
@@ -51,8 +47,10 @@ def plot_sphere(
     labels: ArrayLike | None = None,
     *,
     centers: ArrayLike | None = None,
+    names: Sequence[str] | None = None,
     ax: Axes | None = None,
     view_from: Sequence[float] = (1.0, 0.7, 0.6),
+    has_axes: bool = True,
     far_side: str = "dimmed",
     point_size: float | None = None,
     max_points: int = 100_000,
@@ -68,10 +66,14 @@ def plot_sphere(
         share a colour are far apart.
     centers : (K, 3) array, optional
         The direction of each cluster, marked by a ring; row k belongs to label k.
+    names : sequence of K strings, optional
+        Written beside the centers; an empty one is left out.
     ax : matplotlib Axes, optional
         Plain 2-D axes to draw on. By default those of a new figure, `ax.figure`.
     view_from : three numbers
         The direction from the middle of the sphere to the viewer. The third axis of the data points up.
+    has_axes : bool, default=True
+        Whether to draw the axes of the data: not where they mean nothing, as in a projection.
     far_side : {"dimmed", "hidden"}
     point_size : float, optional
         Area of a point in square points. By default it follows from the number of rows and the size of the axes.
@@ -89,7 +91,7 @@ def plot_sphere(
     """
     who = "plot_sphere"
     _need_matplotlib(who)
-    scene = _scene(X, labels, centers, point_size, max_points, who)
+    scene = _scene(X, labels, centers, names, point_size, max_points, who)
     frame = _frame(view_from, who)
     check_choice(far_side, "far_side", who, ("dimmed", "hidden"))
     if ax is None:
@@ -104,7 +106,8 @@ def plot_sphere(
     if far_side == "dimmed":
         _draw_half(ax, scene, frame, _orthographic, is_near=False)
     _draw_half(ax, scene, frame, _orthographic)
-    _draw_axes(ax, frame)
+    if has_axes:
+        _draw_axes(ax, frame)
     _draw_note(ax, scene.note)
     return ax
 
@@ -114,7 +117,9 @@ def plot_sphere_views(
     labels: ArrayLike | None = None,
     *,
     centers: ArrayLike | None = None,
+    names: Sequence[str] | None = None,
     view_from: Sequence[float] = (1.0, 0.7, 0.6),
+    has_axes: bool = True,
     point_size: float | None = None,
     max_points: int = 100_000,
 ) -> Figure:
@@ -125,7 +130,7 @@ def plot_sphere_views(
 
     Parameters
     ----------
-    X, labels, centers, view_from, point_size, max_points
+    X, labels, centers, names, view_from, has_axes, point_size, max_points
         As for `plot_sphere`.
 
     Returns
@@ -135,7 +140,7 @@ def plot_sphere_views(
     """
     who = "plot_sphere_views"
     _need_matplotlib(who)
-    scene = _scene(X, labels, centers, point_size, max_points, who)
+    scene = _scene(X, labels, centers, names, point_size, max_points, who)
     frame = _frame(view_from, who)
     figure = _new_figure(11.0, 5.75)
     ax = figure.add_axes((0.0, 0.0, 1.0, 1.0))
@@ -144,7 +149,8 @@ def plot_sphere_views(
     for view, middle in ((frame, -1.02), (frame * [[-1.0], [1.0], [-1.0]], 1.02)):
         _draw_paper(ax, middle)
         _draw_half(ax, scene, view, _lambert, middle=middle)
-        _draw_poles(ax, view, middle)
+        if has_axes:
+            _draw_poles(ax, view, middle)
     _draw_note(ax, scene.note)
     return figure
 
@@ -161,6 +167,7 @@ class _Scene:
     is_noise: npt.NDArray[np.bool_]  # (n,)
     centers: Float64Array  # (K, 3), or (0, 3) where none were given
     center_colors: Float64Array  # (K, 3)
+    names: list[str]  # of the centers, or none
     point_size: float | None
     note: str
 
@@ -169,12 +176,18 @@ def _scene(
     X: ArrayLike,
     labels: ArrayLike | None,
     centers: ArrayLike | None,
+    names: Sequence[str] | None,
     point_size: float | None,
     max_points: int,
     who: str,
 ) -> _Scene:
     points = _directions(X, "X", who)
     directions = np.empty((0, 3)) if centers is None else _directions(centers, "centers", who)
+    if names is not None and len(names) != len(directions):
+        raise InputError(
+            f"`names` of {who} must have one for each of {len(directions)} centers; got {len(names)}. "
+            "Give them in the order of the centers."
+        )
     n_rows = len(points)
     n_drawn = min(n_rows, check_integer(max_points, "max_points", who, low=1))
     drawn = np.arange(n_drawn) * n_rows // n_drawn
@@ -194,6 +207,7 @@ def _scene(
         is_noise=is_noise[drawn],
         centers=directions,
         center_colors=palette[: len(directions)],
+        names=[] if names is None else [str(name) for name in names],
         point_size=None if point_size is None else check_number(point_size, "point_size", who, low=0.0),
         note="" if n_drawn == n_rows else f"{n_drawn:,} of {n_rows:,} rows drawn, evenly spaced",
     )
@@ -311,7 +325,7 @@ def _need_matplotlib(who: str) -> None:
 
 def _rgb(color: str) -> Float64Array:
     """Red, green and blue in [0, 1] of "#rrggbb"."""
-    return np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255.0
+    return np.array(color_bytes(color)) / 255.0
 
 
 def _new_figure(width: float, height: float) -> Figure:
@@ -400,6 +414,10 @@ def _draw_half(
     for share, colors in ((1.0, _rgb(_INK)), (0.8, np.ones(3)), (0.4, scene.center_colors)):
         rings = np.broadcast_to(colors, scene.centers.shape)[here]
         scatter(seen[here], rings, share * size, zorder=layer + 2.0)
+    if is_near and scene.names:
+        for (x, y), center in zip(project(seen[here]), here, strict=True):
+            if scene.names[center]:
+                _write(ax, x + middle, y + 0.055, scene.names[center], style="normal", weight="bold", halo=4.0)
 
 
 def _graticule() -> Float64Array:
@@ -448,13 +466,15 @@ def _draw_poles(ax: Axes, frame: Float64Array, middle: float) -> None:
                 _write(ax, x + middle + 0.05, y + 0.05, prefix + name)
 
 
-def _write(ax: Axes, x: float, y: float, word: str) -> None:
+def _write(
+    ax: Axes, x: float, y: float, word: str, *, style: str = "italic", weight: str = "normal", halo: float = 2.5
+) -> None:
     from matplotlib.patheffects import withStroke
 
     size = float(np.clip(0.027 * _diameter(ax), 6.0, 12.0))
-    halo = withStroke(linewidth=2.5, foreground="white", alpha=0.8)  # readable on top of points
-    text = ax.text(x, y, word, color=_INK, fontsize=size, style="italic", ha="center", va="center", zorder=7.0)
-    text.set_path_effects([halo])
+    text = ax.text(x, y, word, color=_INK, fontsize=size, style=style, weight=weight, ha="center", va="center")
+    text.set_zorder(7.0)
+    text.set_path_effects([withStroke(linewidth=halo, foreground="white", alpha=0.8)])  # readable on top of points
 
 
 def _draw_note(ax: Axes, note: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +20,9 @@ _OTHER_COLOR = "#d9dde4"
 _ROOM_FOR_A_WORD = 0.06
 
 
-def plot_id_shares(ids: Sequence[ArrayLike], *, most_ids: int = 12, ax: Axes | None = None) -> Axes:
+def plot_id_shares(
+    ids: Sequence[ArrayLike | Mapping[int, float]], *, most_ids: int = 12, ax: Axes | None = None
+) -> Axes:
     """Draw the share of rows that each id has at every step, as bands one above the other.
 
     An id keeps its colour, so that a cluster that was away comes back in it. Ids with few rows in all are drawn
@@ -28,8 +30,9 @@ def plot_id_shares(ids: Sequence[ArrayLike], *, most_ids: int = 12, ax: Axes | N
 
     Parameters
     ----------
-    ids : sequence of int arrays
-        The ids of the rows of each step, e.g. `labels_` of a `DDPvMFMeans` after each step. Steps may be empty.
+    ids : sequence of int arrays or of mappings
+        The ids of the rows of each step, e.g. `labels_` of a `DDPvMFMeans` after each step; or for each step how much
+        of it each id has, e.g. `history` of a `DirectionSegmenter`. Steps may be empty.
     most_ids : int, default=12
         How many ids have a band of their own: those with the largest shares in all.
     ax : matplotlib Axes, optional
@@ -47,15 +50,9 @@ def plot_id_shares(ids: Sequence[ArrayLike], *, most_ids: int = 12, ax: Axes | N
     """
     who = "plot_id_shares"
     _need_matplotlib(who)
-    steps = [np.asarray(step) for step in ids]
-    if not steps:
+    if not len(ids):
         raise InputError(f"`ids` of {who} must have at least one step; got none. Give one array of ids for each step.")
-    for number, step in enumerate(steps):
-        if step.ndim != 1 or (step.size and step.dtype.kind not in "iu"):
-            raise InputError(
-                f"`ids` of {who} must hold one 1-D array of integers for each step; step {number} has shape "
-                f"{step.shape} and dtype {step.dtype}. Give `labels_` of each step."
-            )
+    steps = [_amounts(step, number, who) for number, step in enumerate(ids)]
     if most_ids < 1:
         raise ParameterError(f"`most_ids` of {who} must be an int >= 1; got {most_ids!r}.")
     if ax is None:
@@ -73,14 +70,28 @@ def plot_id_shares(ids: Sequence[ArrayLike], *, most_ids: int = 12, ax: Axes | N
     return ax
 
 
-def _shares(steps: list[np.ndarray]) -> tuple[np.ndarray, Float64Array]:
+def _amounts(step: ArrayLike | Mapping[int, float], number: int, who: str) -> dict[int, float]:
+    """How much of a step each id has."""
+    if isinstance(step, Mapping):
+        return dict(step)
+    rows = np.asarray(step)
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+        raise InputError(
+            f"`ids` of {who} must hold one 1-D array of integers for each step; step {number} has shape "
+            f"{rows.shape} and dtype {rows.dtype}. Give `labels_` of each step."
+        )
+    found, counts = np.unique(rows.astype(np.int64), return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+
+def _shares(steps: list[dict[int, float]]) -> tuple[np.ndarray, Float64Array]:
     """The ids in all (K,), and the share of each at every step (K, n_steps)."""
-    names = np.unique(np.concatenate([step.astype(np.int64) for step in steps]))
+    names = np.array(sorted(set().union(*steps)), dtype=np.int64)
     shares = np.zeros((len(names), len(steps)))
     for number, step in enumerate(steps):
-        if step.size:
-            found, counts = np.unique(step, return_counts=True)
-            shares[np.searchsorted(names, found), number] = counts / step.size
+        total = sum(step.values())
+        for name, amount in step.items():
+            shares[np.searchsorted(names, name), number] = amount / total if total else 0.0
     return names, shares
 
 

@@ -25,11 +25,16 @@ CONTRACT = frozenset({"contract"})
 FILTER = frozenset({"nnan", "nsz", "reassoc", "contract"})
 
 
-def kernel(function: F | None = None, *, fastmath: frozenset[str] | None = None) -> Any:
-    """Compile `function` lazily. Serial and `nogil`: threads run whole blocks."""
+def kernel(function: F | None = None, *, fastmath: frozenset[str] | None = None, is_inlined: bool = False) -> Any:
+    """Compile `function` lazily. Serial and `nogil`: threads run whole blocks.
+
+    `is_inlined` is for short pieces of inner loops: arrays go to a function that is called as seven arguments each.
+    """
 
     def decorate(inner: F) -> Any:
-        return numba.njit(inner, cache=True, nogil=True, error_model="numpy", fastmath=set(fastmath or ()))
+        return numba.njit(
+            inner, cache=True, nogil=True, error_model="numpy", fastmath=set(fastmath or ()), forceinline=is_inlined
+        )
 
     return decorate if function is None else decorate(function)
 

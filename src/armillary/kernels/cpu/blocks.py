@@ -22,12 +22,15 @@ from armillary.kernels.contract import (
     AffineRule,
     Anchors,
     AngleBounds,
+    ChainSteps,
+    ListedShares,
     Meeting,
     QuadraticRule,
+    SliceColumns,
     Tracks,
 )
 from armillary.kernels.cpu import bounds as bound_kernels
-from armillary.kernels.cpu import choose, dense, gibbs, quadratic, sequential, sparse, walks
+from armillary.kernels.cpu import choose, dense, gibbs, quadratic, sequential, slices, sparse, walks
 from armillary.kernels.cpu.simd import CACHE_LINE
 from armillary.points import Block, SparseBlock, cut
 
@@ -400,6 +403,44 @@ def add_shares(
     resultants += weighted.T @ rows.astype(np.float64, copy=False)
 
 
+def list_shares(shares: Float64Array, weights: Float64Array | None) -> ListedShares:
+    """The shares (n, K) above `NO_SHARE`, times the weights of rows."""
+    starts = np.empty(len(shares) + 1, np.int64)
+    clusters, parts = np.empty(shares.size, np.int32), np.empty(shares.size)
+    n_listed = slices.list_shares(shares, weights, starts, clusters, parts)
+    return ListedShares(starts, clusters[:n_listed].copy(), parts[:n_listed].copy())
+
+
+def add_slice_products(
+    columns: SliceColumns,
+    features: tuple[int, int],
+    shares: ListedShares,
+    direction: Float64Array,
+    products: Float64Array,
+) -> None:
+    """Add what some features have of the products of sums of slices."""
+    slices.add_products(*columns[:-1], *features, *shares, direction, products)
+
+
+def fill_slice_vectors(
+    columns: SliceColumns,
+    features: tuple[int, int],
+    shares: ListedShares,
+    steps: ChainSteps,
+    table: Float64Array,
+    total: Float64Array,
+) -> None:
+    """Fill what some features have of the vectors of all slices."""
+    slices.fill_vectors(*columns, *features, *shares, *steps, table, total)
+
+
+def share_by_table(
+    rows: SparseBlock, table: Float64Array, offsets: Float64Array, out: Float64Array, log_evidence: Float64Array
+) -> None:
+    """`responsibilities` of rows whose indices are slots of `table`."""
+    sparse.responsibilities(*rows[:3], table, offsets, out, log_evidence)
+
+
 def filter_scores(rows: Block, rule: PreparedRule) -> tuple[FloatArray, float]:
     """Scores (n, K) and their doubt: exact ones where those are cheap, a float32 product for wide dense rows."""
     if isinstance(rows, SparseBlock) or rows.shape[1] <= SMALL_DIMENSION:
@@ -447,6 +488,9 @@ gibbs_sweep = gibbs.gibbs_sweep
 quadratic_scores = quadratic.scores
 find_anchors = quadratic.find_anchors
 tangent_sums = quadratic.tangent_sums
+quadratic_odds = quadratic.quadratic_odds
+group_rows = quadratic.group_rows
+row_totals = quadratic.row_totals
 
 
 def draw_anchored(

@@ -28,6 +28,8 @@ _HOPELESS = 40.0
 # Rows within 60 degrees of a mean, u = (1 - cos theta) / 2 below 1/4, have theta / sin theta by a polynomial.
 _NEAR = 0.25
 _DEGREE = 14
+# Rows whose tangent vectors are made together: four arrays of 2 KB.
+_BLOCK = 256
 
 
 def scores(rows: Block, rule: QuadraticRule, out: Float64Array) -> None:
@@ -44,6 +46,26 @@ def scores(rows: Block, rule: QuadraticRule, out: Float64Array) -> None:
             _flat_scores(products, shifts, rule.offsets, out[start : start + step])
         else:
             _tangent_scores(products, rule.offsets, _traces(rule), rule.volume, out[start : start + step])
+
+
+def quadratic_odds(
+    rows: FloatArray,
+    numbers: npt.NDArray[np.int32],
+    edges: npt.NDArray[np.int64],
+    rule: QuadraticRule,
+    out: Float64Array,
+) -> None:
+    """In one loop in three dimensions, else piece by piece."""
+    if rule.means is not None and rule.roots.shape[2] == 3:
+        _odds_on_the_sphere(rows, numbers, edges, *_forms(rule), rule.offsets, _traces(rule), rule.volume, out)
+        return
+    for piece in range(len(edges) - 1):
+        part, two = slice(edges[piece], edges[piece + 1]), slice(2 * piece, 2 * piece + 2)
+        shifts, means = (None if field is None else field[two] for field in (rule.shifts, rule.means))
+        own = QuadraticRule(rule.roots[two], rule.offsets[two], shifts=shifts, means=means, volume=rule.volume)
+        table = np.empty((part.stop - part.start, 2))
+        scores(rows[numbers[part]], own, table)
+        out[part] = table[:, 0] - table[:, 1]
 
 
 def draw_anchored(
@@ -87,26 +109,49 @@ def find_anchors(labels: npt.NDArray[np.int32], first_row: int, anchors: Anchors
     _find_anchors(labels, first_row, *anchors)
 
 
+def group_rows(labels: npt.NDArray[np.int32], starts: npt.NDArray[np.int64], order: npt.NDArray[np.int32]) -> None:
+    """A counting sort."""
+    _group_rows(labels, starts[:-1].copy(), order)
+
+
+def row_totals(rows: FloatArray, numbers: npt.NDArray[np.int32], edges: npt.NDArray[np.int64]) -> Float64Array:
+    """Rows added one after the other."""
+    totals = np.zeros((len(edges) - 1, rows.shape[1]))
+    _row_totals(rows, numbers, edges, totals)
+    return totals
+
+
 def tangent_sums(
-    rows: Float64Array,
-    base: Float64Array,
+    rows: FloatArray,
+    numbers: npt.NDArray[np.int32],
+    edges: npt.NDArray[np.int64],
+    bases: Float64Array,
     weights: Float64Array | None,
     *,
     with_scatter: bool,
     with_curvature: bool,
-) -> tuple[Float64Array, Float64Array, float, float, float]:
+) -> tuple[Float64Array, Float64Array, Float64Array, Float64Array, Float64Array]:
     """Log vectors row by row, then their squares: summed in the loop in three dimensions, else by BLAS."""
-    n_features = len(base)
-    vector, scatter = np.zeros(n_features), np.zeros((n_features, n_features))
-    kept = np.empty((len(rows) if with_scatter and n_features != 3 else 0, n_features))
-    log_stretch, bend, sway, far = (_sums_on_the_sphere if n_features == 3 else _tangent_sums)(
-        rows, base, weights, with_scatter, with_curvature, vector, scatter, kept
-    )
-    if len(kept):
-        scatter += kept.T @ kept
-    if with_scatter and far > 0.0:
-        scatter += far / (n_features - 1.0) * (np.eye(n_features) - np.outer(base, base))
-    return vector, scatter, log_stretch, bend, sway
+    n_pieces, n_features = bases.shape
+    vectors, scatters = np.zeros((n_pieces, n_features)), np.zeros((n_pieces, n_features, n_features))
+    others = np.zeros((n_pieces, 4))
+    if n_features == 3:
+        _sums_on_the_sphere(
+            rows, numbers, edges, bases, weights, with_scatter, with_curvature, vectors, scatters, others
+        )
+    else:
+        for piece in range(n_pieces):
+            part = slice(edges[piece], edges[piece + 1])
+            own = None if weights is None else weights[part]
+            kept = np.empty((part.stop - part.start if with_scatter else 0, n_features))
+            others[piece] = _tangent_sums(
+                rows, numbers[part], bases[piece], own, with_scatter, with_curvature, vectors[piece], kept
+            )
+            scatters[piece] = kept.T @ kept
+    if with_scatter and others[:, 3].any():
+        across = np.eye(n_features) - bases[:, :, None] * bases[:, None, :]
+        scatters += (others[:, 3] / (n_features - 1.0))[:, None, None] * across
+    return vectors, scatters, others[:, 0], others[:, 1], others[:, 2]
 
 
 def _dense(rows: Block) -> FloatArray:
@@ -149,8 +194,22 @@ def _stretch_of(u: Float64Array) -> Float64Array:
     return np.asarray(np.arcsin(root) / (root * np.sqrt(1.0 - u)))
 
 
+def _bend_of(u: Float64Array) -> Float64Array:
+    """a cot a, a = theta."""
+    a = 2.0 * np.arcsin(np.sqrt(u))
+    return np.asarray(a / np.tan(a))
+
+
+def _sway_of(u: Float64Array) -> Float64Array:
+    """1 + k^2 - 1/a^2 + (1/a - k) k with k = cot a, what three dimensions have: 1 - (1 - a k) / a^2."""
+    a = 2.0 * np.arcsin(np.sqrt(u))
+    return 1.0 - (1.0 - _bend_of(u)) / a**2
+
+
 _STRETCH = _polynomial(_stretch_of)
 _LOG_STRETCH = _polynomial(lambda u: np.log(_stretch_of(u)))
+_BEND = _polynomial(_bend_of)
+_SWAY = _polynomial(_sway_of)
 
 
 @kernel(fastmath=VECTOR_SUMS)
@@ -231,7 +290,7 @@ def _curve(angle, others):
 
 
 @kernel
-def _tangent_sums(rows, base, weights, with_scatter, with_curvature, vector, scatter, kept):
+def _tangent_sums(rows, numbers, base, weights, with_scatter, with_curvature, vector, kept):
     """Adds to `vector`; fills `kept`, if a scatter is wanted, with sqrt(w) Log(x), to be multiplied with itself.
 
     Returns the sums of log stretch, bend and sway, and that of the squared angles of antipodes.
@@ -239,14 +298,15 @@ def _tangent_sums(rows, base, weights, with_scatter, with_curvature, vector, sca
     n_features = base.shape[0]
     log_stretch, bend, sway, far = 0.0, 0.0, 0.0, 0.0
     across = np.empty(n_features)
-    for i in range(rows.shape[0]):
+    for i in range(numbers.shape[0]):
+        row = rows[numbers[i]]
         weight = 1.0 if weights is None else weights[i]
         cosine = 0.0
         for j in range(n_features):
-            cosine += rows[i, j] * base[j]
+            cosine += row[j] * base[j]
         square = 0.0
         for j in range(n_features):
-            across[j] = rows[i, j] - cosine * base[j]
+            across[j] = row[j] - cosine * base[j]
             square += across[j] * across[j]
         stretch, angle = _stretch_and_angle(cosine, np.sqrt(square))
         if stretch == 0.0:
@@ -265,36 +325,126 @@ def _tangent_sums(rows, base, weights, with_scatter, with_curvature, vector, sca
     return log_stretch, bend, sway, far
 
 
+@kernel(fastmath=VECTOR_SUMS)
+def _add_moments(x, y, z, weights, n_rows, vector, scatter, with_scatter):
+    """Add sum w v to `vector` and sum w v v' to the upper half of `scatter`, of vectors v = (x, y, z)."""
+    sx, sy, sz = 0.0, 0.0, 0.0
+    for i in range(n_rows):
+        sx, sy, sz = sx + weights[i] * x[i], sy + weights[i] * y[i], sz + weights[i] * z[i]
+    vector[0], vector[1], vector[2] = vector[0] + sx, vector[1] + sy, vector[2] + sz
+    if not with_scatter:
+        return
+    xx, yy, zz, xy, xz, yz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(n_rows):
+        wx, wy = weights[i] * x[i], weights[i] * y[i]
+        xx, xy, xz = xx + wx * x[i], xy + wx * y[i], xz + wx * z[i]
+        yy, yz, zz = yy + wy * y[i], yz + wy * z[i], zz + weights[i] * z[i] * z[i]
+    scatter[0, 0], scatter[1, 1], scatter[2, 2] = scatter[0, 0] + xx, scatter[1, 1] + yy, scatter[2, 2] + zz
+    scatter[0, 1], scatter[0, 2], scatter[1, 2] = scatter[0, 1] + xy, scatter[0, 2] + xz, scatter[1, 2] + yz
+
+
+@kernel(fastmath=VECTOR_SUMS)
+def _polynomial_sum(coefficients, v, weights, n_rows):
+    total = 0.0
+    for i in range(n_rows):
+        total += weights[i] * _evaluate(coefficients, v[i])
+    return total
+
+
+@kernel(fastmath=VECTOR_SUMS)
+def _stretch_near(v, x, y, z, n_rows):
+    """Tangent vectors from the parts across the base point."""
+    for i in range(n_rows):
+        stretch = _evaluate(_STRETCH, v[i])
+        x[i], y[i], z[i] = stretch * x[i], stretch * y[i], stretch * z[i]
+
+
 @kernel
-def _sums_on_the_sphere(rows, base, weights, with_scatter, with_curvature, vector, scatter, kept):
-    """`_tangent_sums` in three dimensions, with the squares summed on the way; `kept` is not used."""
-    log_stretch, bend, sway, far = 0.0, 0.0, 0.0, 0.0
-    sx, sy, sz, xx, yy, zz, xy, xz, yz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    bx, by, bz = base[0], base[1], base[2]
-    for i in range(rows.shape[0]):
-        weight = 1.0 if weights is None else weights[i]
-        x, y, z = rows[i, 0], rows[i, 1], rows[i, 2]
-        cosine = x * bx + y * by + z * bz
-        x, y, z = x - cosine * bx, y - cosine * by, z - cosine * bz
-        stretch, angle = _stretch_and_angle(cosine, np.sqrt(x * x + y * y + z * z))
+def _stretch_any(v, x, y, z, weights, n_rows, with_scatter, with_curvature, others):
+    """`_stretch_near` of rows some of which are far; adds what polynomials cannot to `others`."""
+    for i in range(n_rows):
+        cosine = 1.0 - _NEAR * (v[i] + 1.0)
+        sine = np.sqrt(x[i] * x[i] + y[i] * y[i] + z[i] * z[i])
+        stretch, angle = _stretch_and_angle(cosine, sine)
         if stretch == 0.0:
-            far += weight * angle * angle
+            others[3] += weights[i] * angle * angle
+        if with_scatter:
+            others[0] += weights[i] * np.log(stretch if stretch > 0.0 else angle / LEAST_SINE)
         if with_curvature:
             one, other = _curve(angle, 1.0)
-            bend, sway = bend + one, sway + other
-        x, y, z = stretch * x, stretch * y, stretch * z
-        wx, wy, wz = weight * x, weight * y, weight * z
-        sx, sy, sz = sx + wx, sy + wy, sz + wz
-        if with_scatter:
-            log_stretch += weight * np.log(stretch if stretch > 0.0 else angle / LEAST_SINE)
-            xx, yy, zz = xx + wx * x, yy + wy * y, zz + wz * z
-            xy, xz, yz = xy + wx * y, xz + wx * z, yz + wy * z
-    vector[0], vector[1], vector[2] = sx, sy, sz
-    scatter[0, 0], scatter[1, 1], scatter[2, 2] = xx, yy, zz
-    scatter[0, 1] = scatter[1, 0] = xy
-    scatter[0, 2] = scatter[2, 0] = xz
-    scatter[1, 2] = scatter[2, 1] = yz
-    return log_stretch, bend, sway, far
+            others[1] += one
+            others[2] += other
+        x[i], y[i], z[i] = stretch * x[i], stretch * y[i], stretch * z[i]
+
+
+@kernel
+def _sums_on_the_sphere(rows, numbers, edges, bases, weights, with_scatter, with_curvature, vectors, scatters, others):
+    """`_tangent_sums` in three dimensions, a block of rows at a time, so that the loops over a block are vectors."""
+    x, y, z, v = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
+    ones, own = np.ones(_BLOCK), np.ones(_BLOCK)
+    for piece in range(bases.shape[0]):
+        bx, by, bz = bases[piece, 0], bases[piece, 1], bases[piece, 2]
+        for start in range(edges[piece], edges[piece + 1], _BLOCK):
+            n_rows = min(_BLOCK, edges[piece + 1] - start)
+            farthest = 0.0
+            for i in range(n_rows):
+                number = numbers[start + i]
+                a, b, c = np.float64(rows[number, 0]), np.float64(rows[number, 1]), np.float64(rows[number, 2])
+                cosine = a * bx + b * by + c * bz
+                x[i], y[i], z[i] = a - cosine * bx, b - cosine * by, c - cosine * bz
+                u = 0.5 * (1.0 - cosine)
+                farthest = max(farthest, u)
+                # rounding can leave u a little below 0
+                v[i] = max(u, 0.0) * (2.0 / _NEAR) - 1.0
+                if weights is not None:
+                    own[i] = weights[start + i]
+            if farthest < _NEAR:
+                _stretch_near(v, x, y, z, n_rows)
+                if with_scatter:
+                    others[piece, 0] += _polynomial_sum(_LOG_STRETCH, v, own, n_rows)
+                if with_curvature:
+                    others[piece, 1] += _polynomial_sum(_BEND, v, ones, n_rows)
+                    others[piece, 2] += _polynomial_sum(_SWAY, v, ones, n_rows)
+            else:
+                _stretch_any(v, x, y, z, own, n_rows, with_scatter, with_curvature, others[piece])
+            _add_moments(x, y, z, own, n_rows, vectors[piece], scatters[piece], with_scatter)
+        for j in range(3):
+            for k in range(j):
+                scatters[piece, j, k] = scatters[piece, k, j]
+
+
+@kernel
+def _odds_on_the_sphere(rows, numbers, edges, means, forms, offsets, traces, volume, out):
+    for piece in range(edges.shape[0] - 1):
+        first, second = 2 * piece, 2 * piece + 1
+        for i in range(edges[piece], edges[piece + 1]):
+            number = numbers[i]
+            x, y, z = np.float64(rows[number, 0]), np.float64(rows[number, 1]), np.float64(rows[number, 2])
+            one = offsets[first] + _score_on_the_sphere(x, y, z, means, forms, traces, volume, first)
+            out[i] = one - (offsets[second] + _score_on_the_sphere(x, y, z, means, forms, traces, volume, second))
+
+
+@kernel
+def _score_on_the_sphere(x, y, z, means, forms, traces, volume, k):
+    form = forms[0, k] * x * x + forms[1, k] * y * y + forms[2, k] * z * z
+    form += forms[3, k] * x * y + forms[4, k] * x * z + forms[5, k] * y * z
+    cosine = means[k, 0] * x + means[k, 1] * y + means[k, 2] * z
+    return _bend(-2.0 * form, cosine, traces[k], volume)
+
+
+@kernel
+def _group_rows(labels, places, order):
+    for i in range(labels.shape[0]):
+        order[places[labels[i]]] = i
+        places[labels[i]] += 1
+
+
+@kernel
+def _row_totals(rows, numbers, edges, totals):
+    for piece in range(totals.shape[0]):
+        for i in range(edges[piece], edges[piece + 1]):
+            for j in range(rows.shape[1]):
+                totals[piece, j] += rows[numbers[i], j]
 
 
 @kernel
@@ -363,6 +513,7 @@ def _draw_on_the_sphere(
     n_clusters = offsets.shape[0]
     bounds, weights, found = np.empty(n_clusters), np.empty(n_clusters), np.empty(n_clusters, np.int64)
     highest = priorities.max()
+    ceilings = offsets - 0.5 * volume
     for i in range(rows.shape[0]):
         number = first_row + i
         before = labels[i]
@@ -377,9 +528,9 @@ def _draw_on_the_sphere(
         mine = offsets[before] + _bend(form, cosine, traces[before], volume)
         top, n_found = mine, 0
         for k in range(n_clusters):
-            form = 2.0 * (offsets[k] - bounds[k])
-            if bounds[k] <= top - _HOPELESS and form >= volume:
+            if bounds[k] <= top - _HOPELESS and bounds[k] <= ceilings[k]:
                 continue
+            form = 2.0 * (offsets[k] - bounds[k])
             if k == before:
                 weights[n_found] = mine
             elif own > highest or _is_allowed(own, number, priorities[k], anchors[k]):

@@ -1,0 +1,258 @@
+"""What Straub et al. (2015), A Dirichlet process mixture model for spherical data, claim, and what we measure.
+
+    python papers/straub2015_dptgmm/run.py                      all, some twenty minutes on two cores
+    python papers/straub2015_dptgmm/run.py --only words         one part; the others are those of the last run
+    python papers/straub2015_dptgmm/run.py --quick              the same at a small size, elsewhere
+
+Results, claims and pictures are written after every part. Recorded data is read where ARMILLARY_SHARED_DATA names the
+data folder; without it those parts are skipped, which the results say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import claims
+import normals
+import page
+import pictures
+import synthetic
+import words
+from rich.table import Table
+
+sys.path.append(str(Path(__file__).parents[2]))  # what papers share
+from papers.common import CONSOLE, NO_DATA, clean, shared_data, temporary_folder, track, versions
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is computed."""
+
+    n_rows: int  # of the synthetic sets
+    n_true: int  # their clusters
+    n_runs: int
+    n_draws: int  # sweeps after the warm-up
+    other_runs: int  # from other starts
+    other_draws: int
+    bundled: tuple[int, int, int]  # runs, burn-in, draws
+    frames: tuple[str, ...]
+    room: tuple[int, int]  # width and height of the made room
+    frame_sweeps: tuple[int, int]  # burn-in, draws
+    n_scenes: int
+    scene_sweeps: tuple[int, int]
+    n_words: int | None
+    word_sweeps: tuple[int, int]  # from the default start, from the paper's
+
+
+SIZES = {
+    "full": Size(
+        n_rows=9990,
+        n_true=30,
+        n_runs=10,
+        n_draws=60,
+        other_runs=3,
+        other_draws=100,
+        bundled=(2, 50, 50),
+        frames=normals.FRAMES,
+        room=(320, 240),
+        frame_sweeps=(8, 4),
+        n_scenes=20,
+        scene_sweeps=(20, 10),
+        n_words=None,
+        word_sweeps=(80, 80),
+    ),
+    "quick": Size(
+        n_rows=9990,
+        n_true=30,
+        n_runs=2,
+        n_draws=40,
+        other_runs=1,
+        other_draws=40,
+        bundled=(1, 10, 20),
+        frames=normals.FRAMES[:1],
+        room=(320, 240),
+        frame_sweeps=(10, 5),
+        n_scenes=8,
+        scene_sweeps=(20, 10),
+        n_words=10_000,
+        word_sweeps=(20, 20),
+    ),
+    "toy": Size(
+        n_rows=120,
+        n_true=3,
+        n_runs=2,
+        n_draws=4,
+        other_runs=1,
+        other_draws=3,
+        bundled=(1, 2, 2),
+        frames=normals.FRAMES[:1],
+        room=(64, 48),
+        frame_sweeps=(2, 2),
+        n_scenes=1,
+        scene_sweeps=(2, 2),
+        n_words=2000,
+        word_sweeps=(4, 4),
+    ),
+}
+
+
+def run_default(kind: str, size: Size, output: Path) -> dict[str, Any]:
+    """All methods, samplers from the default start."""
+    runs = range(size.n_runs)
+    results, made, outcomes = synthetic.run(
+        kind,
+        size.n_rows,
+        size.n_true,
+        runs,
+        synthetic.FROM_DEFAULT,
+        size.n_draws,
+        track=track,
+        told_methods=synthetic.TOLD,
+    )
+    shown = {method: method for method in (synthetic.TANGENT, synthetic.EUCLIDEAN)}
+    pictures.save(pictures.spheres({kind: (made, outcomes)}, shown), output / f"spheres_{kind}.png")
+    return results
+
+
+def run_elsewhere(kind: str, size: Size, _: Path) -> dict[str, Any]:
+    """Samplers from other starts, and with the paper's own moves."""
+    runs, samplers = range(size.other_runs), synthetic.FROM_ELSEWHERE
+    return synthetic.run(
+        kind, size.n_rows, size.n_true, runs, samplers, size.other_draws, track=track, is_estimated=False
+    )[0]
+
+
+def run_bundled(size: Size, output: Path, folder: Path) -> dict[str, Any]:
+    """The authors' own set."""
+    results, rows, model = normals.bundled(folder, *size.bundled)
+    title = f"the authors' 10,000 rows: {model.n_clusters_} clusters of DP-TGMM"
+    pictures.save(pictures.globe(rows, model.labels_, model.means_, title), output / "bundled.png")
+    return results
+
+
+def run_frames(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
+    """A made room and recorded depth frames."""
+    frames = [normals.drawn(*size.room)]
+    if folder is not None:
+        frames += [normals.recorded(folder, name) for name in size.frames]
+    found = {frame.name: normals.segment(frame, *size.frame_sweeps) for frame in track(frames, "depth frames")}
+    segmented = [one for _, one in found.values()]
+    pictures.save(pictures.figure_4(segmented), output / "figure4.png", dpi=75)
+    pictures.save(pictures.frame_spheres(segmented, normals.TANGENT), output / "frames_on_the_sphere.png")
+    results: dict[str, Any] = {name: result for name, (result, _) in found.items()}
+    return results if folder is not None else results | {"recorded": {"skipped": NO_DATA}}
+
+
+def run_scenes(size: Size, _: Path, folder: Path) -> dict[str, Any]:
+    """Stored normals of NYU v2."""
+    return normals.scenes(folder, size.n_scenes, *size.scene_sweeps, track)
+
+
+def run_words(size: Size, output: Path, folder: Path) -> dict[str, Any]:
+    """Word vectors."""
+    vocabulary = words.load(folder, size.n_words)
+    results, model = words.run(vocabulary, *size.word_sweeps)
+    pictures.save(pictures.figure_5(model, results), output / "figure5a.png")
+    if results["ends"]:
+        pictures.save(pictures.figure_5b(model, vocabulary, results["ends"]["cluster"]), output / "figure5b.png")
+    return results
+
+
+def parts(size: Size, output: Path, folder: Path | None) -> dict[str, Callable[[], dict[str, Any]]]:
+    """What can be computed, by name; nothing runs yet."""
+
+    def recorded(part: Callable[[Size, Path, Path], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+        return lambda: {"skipped": NO_DATA} if folder is None else part(size, output, folder)
+
+    return {
+        "isotropic": lambda: run_default("isotropic", size, output),
+        "anisotropic": lambda: run_default("anisotropic", size, output),
+        "isotropic, other starts": lambda: run_elsewhere("isotropic", size, output),
+        "anisotropic, other starts": lambda: run_elsewhere("anisotropic", size, output),
+        "bundled": recorded(run_bundled),
+        "frames": lambda: run_frames(size, output, folder),
+        "scenes": recorded(run_scenes),
+        "words": recorded(run_words),
+    }
+
+
+def draw_curves(results: dict[str, Any], output: Path) -> None:
+    """Figure 3, from the default start and as the paper started."""
+    by_default = {kind: results[kind] for kind in synthetic.DEGREES_OF_FREEDOM if kind in results}
+    if by_default:
+        starts = {method: method for method in synthetic.FROM_DEFAULT}
+        starts |= {f"{method}, k-means++": f"{method}, K given" for method in ("k-means", "spherical k-means")}
+        title = "Draws from the default starts (dotted: the best NMI that can be expected, and the true number)"
+        pictures.save(pictures.figure_3(by_default, starts, title), output / "figure3.png")
+    others = {kind: _with_told(results, kind) for kind in by_default if f"{kind}, other starts" in results}
+    if others:
+        starts = {method: method for method in synthetic.FROM_ELSEWHERE}
+        starts |= {
+            f"{method}, random labels": f"{method}, K given, from random labels"
+            for method in ("k-means", "spherical k-means")
+        }
+        title = "Draws from one cluster and random labels, by exact moves and by the paper's (without volume factor)"
+        pictures.save(pictures.figure_3(others, starts, title), output / "figure3_other_starts.png")
+
+
+def _with_told(results: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The samplers from other starts, beside what was told the number of clusters."""
+    entry = results[f"{kind}, other starts"]
+    return entry | {"methods": results[kind]["methods"] | entry["methods"]}
+
+
+def write(results: dict[str, Any], output: Path) -> None:
+    """What is known so far."""
+    (output / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    (output / "claims.md").write_text(page.page(results))
+    draw_curves(results, output)
+
+
+def show(results: dict[str, Any]) -> None:
+    """The claims and where they stand."""
+    table = Table("claim", "measured", "status", title="Straub et al. 2015, DP-TGMM", show_lines=True)
+    for line in claims.lines(results):
+        table.add_row(line.claim, line.measured, line.status)
+    CONSOLE.print(table)
+
+
+def main() -> None:
+    """Compute, draw, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_const", const="quick", dest="size", default="full")
+    parser.add_argument("--toy", action="store_const", const="toy", dest="size", help="a few seconds, for the tests")
+    parser.add_argument("--only", choices=claims.PARTS, action="append", help="compute these parts alone")
+    parser.add_argument("--output", type=Path, help="a folder; by default this one for all, else a temporary one")
+    arguments = parser.parse_args()
+    folder = shared_data()
+    # only recorded data, all of it, is worth keeping beside the script
+    keeps = arguments.size == "full" and folder is not None
+    output: Path = arguments.output or (HERE if keeps else temporary_folder(HERE))
+    output.mkdir(parents=True, exist_ok=True)
+    if folder is None:
+        CONSOLE.print(f"Recorded data is skipped: {NO_DATA}.")
+    stored = output / "results.json"
+    results: dict[str, Any] = {}
+    if arguments.only and stored.exists():
+        results = json.loads(stored.read_text())
+    results["about"] = {"size": arguments.size, **versions()}
+    for name, part in parts(SIZES[arguments.size], output, folder).items():
+        if arguments.only and name not in arguments.only:
+            continue
+        results[name] = clean(part())
+        write(results, output)
+        CONSOLE.print(f"{name}: done")
+    show(results)
+    CONSOLE.print(f"Results, claims and pictures are in {output}")
+
+
+if __name__ == "__main__":
+    main()

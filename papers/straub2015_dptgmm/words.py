@@ -1,0 +1,128 @@
+"""Section 5.3, Figure 5: 41,000 English words as directions in 20 dimensions.
+
+The paper has its own vectors, 20-dimensional word2vec of Wikipedia; here they are GloVe vectors of Wikipedia and
+Gigaword, projected to 20 dimensions. Agreement with WordNet's lexicographer files ("supersenses": food, person, motion)
+says whether clusters mean something; a word has the file of its most frequent sense, about half have none.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.metrics import adjusted_mutual_info_score
+from synthetic import log_density
+
+from armillary import DirichletProcessMixture, SphericalKMeans
+from armillary.metrics import purity_score
+from armillary.plots.tangent import round_condition_numbers
+
+N_CENTROIDS = 20  # the paper's start
+SEEDS = ("investors", "symphony", "catholic", "restaurants", "parliament", "vegetables")  # of the paper's six clusters
+AXES_OF = "germany"  # the word whose cluster is shown in its axes, as in the paper
+
+
+class Vocabulary(NamedTuple):
+    """Words and their directions."""
+
+    rows: np.ndarray  # (n, 20) unit
+    words: list[str]
+    senses: np.ndarray  # (n,) -1 where there is none
+    sense_names: list[str]
+
+
+def load(folder: Path, n_words: int | None = None) -> Vocabulary:
+    """The most frequent words first."""
+    home = folder / "wordvec_glove"
+    with np.load(home / "glove_pca20.npz") as stored:
+        rows, senses = stored["vectors"][:n_words].astype(np.float64), stored["supersense"][:n_words].astype(np.int64)
+    words = lzma.decompress((home / "words.txt.xz").read_bytes()).decode().split("\n")[: len(rows)]
+    names = json.loads((home / "supersense_names.json").read_text())
+    return Vocabulary(rows / np.linalg.norm(rows, axis=1, keepdims=True), words, senses, list(names.values()))
+
+
+def most_likely(model: Any, vocabulary: Vocabulary, cluster: int, n: int = 10) -> list[str]:
+    """The words of a cluster with the highest density under it."""
+    members = np.flatnonzero(model.labels_ == cluster)
+    scores = log_density(vocabulary.rows[members], model.means_[cluster], model.covariances_[cluster])
+    return [vocabulary.words[number] for number in members[np.argsort(-scores)[:n]]]
+
+
+def meaning(labels: np.ndarray, senses: np.ndarray) -> dict[str, float]:
+    """Agreement with the supersenses, over the words that have one: 0 is chance."""
+    is_known = senses >= 0
+    return {
+        "ami": float(adjusted_mutual_info_score(senses[is_known], labels[is_known])),
+        "purity": purity_score(senses[is_known], labels[is_known]),
+    }
+
+
+def main_senses(labels: np.ndarray, vocabulary: Vocabulary, cluster: int) -> list[tuple[str, float]]:
+    """The two most frequent supersenses of a cluster, with their shares of the words that have one."""
+    senses = vocabulary.senses[(labels == cluster) & (vocabulary.senses >= 0)]
+    counts = np.bincount(senses, minlength=len(vocabulary.sense_names))
+    best = np.argsort(-counts, kind="stable")[:2]
+    return [(vocabulary.sense_names[sense], float(counts[sense] / max(1, counts.sum()))) for sense in best]
+
+
+def run(vocabulary: Vocabulary, n_sweeps: int, n_elsewhere: int) -> tuple[dict[str, Any], Any]:
+    """The clusters from the default start; the paper's start beside; spherical k-means with as many clusters."""
+    n_kept = max(1, n_sweeps // 4)
+    model = DirichletProcessMixture(n_burn_in=n_sweeps - n_kept, n_samples=n_kept, random_state=0).fit(vocabulary.rows)
+    few = DirichletProcessMixture(init=N_CENTROIDS, n_burn_in=n_elsewhere - 1, n_samples=1, random_state=0)
+    few.fit(vocabulary.rows)
+    kmeans = SphericalKMeans(model.n_clusters_, n_init=1, random_state=0).fit(vocabulary.rows)
+    shuffled = np.random.default_rng(0).permutation(model.labels_)
+    numbers = model.condition_numbers()
+    counts = np.bincount(model.labels_)
+    known = {word: number for number, word in enumerate(vocabulary.words)}
+    seeds = {word: int(model.labels_[known[word]]) for word in (*SEEDS, AXES_OF) if word in known}
+    shown = list(dict.fromkeys([*seeds.values(), *np.argsort(-counts)[:6].tolist()]))
+    results = {
+        "n_words": len(vocabulary.rows),
+        "n_sweeps": int(model.trace_.shape[1]),
+        "n_clusters": model.n_clusters_,
+        "spread": model.spread_,
+        "trace": model.trace_[0, :, 0].astype(int).tolist(),
+        "log_joint": model.trace_[0, :, 2].tolist(),
+        "from_few": {
+            "trace": few.trace_[0, :, 0].astype(int).tolist(),
+            "log_joint": few.trace_[0, :, 2].tolist(),
+        },
+        "condition_numbers": np.sort(numbers).tolist(),
+        "round_condition_number": float(np.median(round_condition_numbers(counts, vocabulary.rows.shape[1] - 1))),
+        "counts": np.sort(counts)[::-1].tolist(),
+        "meaning": {
+            "DP-TGMM": meaning(model.labels_, vocabulary.senses),
+            "spherical k-means, as many clusters": meaning(kmeans.labels_, vocabulary.senses),
+            "DP-TGMM's clusters, words shuffled": meaning(shuffled, vocabulary.senses),
+        },
+        "clusters": [
+            {
+                "cluster": cluster,
+                "of": [word for word, own in seeds.items() if own == cluster],
+                "n_words": int(counts[cluster]),
+                "condition_number": float(numbers[cluster]),
+                "most_likely": most_likely(model, vocabulary, cluster),
+                "senses": main_senses(model.labels_, vocabulary, cluster),
+            }
+            for cluster in shown
+        ],
+        "ends": ends(model, vocabulary, seeds[AXES_OF]) if AXES_OF in seeds else None,
+    }
+    return results, model
+
+
+def ends(model: Any, vocabulary: Vocabulary, cluster: int, n: int = 8) -> dict[str, Any]:
+    """Words at both ends of the two main axes of a cluster."""
+    members = np.flatnonzero(model.labels_ == cluster)
+    places = model.tangent_coordinates(vocabulary.rows[members], cluster)
+    found: dict[str, Any] = {"cluster": cluster}
+    for axis, name in enumerate(("first", "second")):
+        order = np.argsort(places[:, axis])
+        for end, chosen in (("low", order[:n]), ("high", order[::-1][:n])):
+            found[f"{name} axis, {end}"] = [vocabulary.words[number] for number in members[chosen]]
+    return found

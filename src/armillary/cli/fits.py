@@ -1,0 +1,283 @@
+"""From options to a fitted model: which class, which parameters, on which rows, and the reasons for people."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import armillary
+from armillary.cli.model_names import AUTO, MODELS, ModelName, entry
+from armillary.cli.screen import Screen
+from armillary.exceptions import InputError, ParameterError
+from armillary.files.vectors import Vectors
+
+# rows that get their clusters at a time, so that a bar can follow
+_PREDICT_ROWS = 1 << 17
+# k-means from one start is often a poor local optimum; several cost little beside reading the file
+_STARTS = 5
+_OF_THE_COMMAND = frozenset({"verbose", "callbacks"})
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the options say about a model."""
+
+    model: str = AUTO
+    n_clusters: int | None = None
+    max_angle: float | None = None  # degrees
+    settings: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    threads: int | None = None
+    sample: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A model with the labels of all rows, and why it is this one."""
+
+    name: str  # short name of the model
+    model: Any
+    labels: npt.NDArray[np.integer[Any]]  # (n,)
+    reason: str
+    choice: Any = None  # what the settings were chosen from: a `Choice` or an `AngleTable`
+    sampled: npt.NDArray[np.int64] | None = None  # the rows that were fitted, where not all were
+
+
+def parsed_settings(pairs: list[str] | None) -> dict[str, Any]:
+    """The values of `--set name=value`: JSON where it reads as JSON, none, inf, else a word."""
+    settings = {}
+    for pair in pairs or []:
+        name, equals, text = pair.partition("=")
+        if not equals or not name.isidentifier():
+            raise ParameterError(f"--set must be NAME=VALUE, e.g. --set n_init=10; got '{pair}'.")
+        settings[name] = _value(text)
+    return settings
+
+
+def _value(text: str) -> Any:
+    words: dict[str, Any] = {"none": None, "true": True, "false": False, "inf": math.inf}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def fit_request(request: Request, vectors: Vectors, screen: Screen, times: npt.NDArray[Any] | None = None) -> Fit:
+    """Fit what is asked for, say it aloud, and label every row."""
+    rows = vectors.rows
+    sampled = sampled_rows(request, vectors.n_rows)
+    if sampled is not None and times is not None:
+        raise ParameterError("--sample cannot be used with --times: every slice of time needs its rows. Leave it out.")
+    fitted_rows = rows if sampled is None else rows[sampled]
+    with screen.timed("fitting"):
+        name, model, reason, choice = _fitted(request, fitted_rows, screen, times)
+    screen.note(reason)
+    if sampled is None:
+        return Fit(name, model, np.asarray(model.labels_), reason, choice)
+    with screen.timed("predicting"):
+        labels = predicted(model, rows, screen)
+    return Fit(name, model, labels, f"{reason} Fitted on {len(sampled):,} rows drawn at random.", choice, sampled)
+
+
+def sampled_rows(request: Request, n_rows: int) -> npt.NDArray[np.int64] | None:
+    """The numbers of the rows to fit, increasing; None for all."""
+    if request.sample is None or request.sample >= n_rows:
+        return None
+    draws = np.random.default_rng(request.seed)
+    return np.sort(draws.choice(n_rows, request.sample, replace=False))
+
+
+def predicted(
+    model: Any, rows: Any, screen: Screen, times: npt.NDArray[Any] | None = None, **options: Any
+) -> npt.NDArray[np.integer[Any]]:
+    """The clusters of many rows, some at a time, with a bar; `times` of the rows for a model that drifts."""
+    n_rows = rows.shape[0]
+    parts = []
+    with screen.progress("giving rows their clusters", n_rows, "rows") as advance:
+        for start in range(0, n_rows, _PREDICT_ROWS):
+            block = rows[start : start + _PREDICT_ROWS]
+            if times is not None:
+                options["times"] = times[start : start + _PREDICT_ROWS]
+            parts.append(_predicted_block(model, block, start, options))
+            advance(block.shape[0])
+    return np.concatenate(parts)
+
+
+def _predicted_block(model: Any, block: Any, start: int, options: dict[str, Any]) -> npt.NDArray[np.integer[Any]]:
+    try:
+        return np.asarray(model.predict(block, **options))
+    except InputError as error:
+        if start and str(error).startswith("Row "):
+            # the gate counts rows from the beginning of the block
+            number, rest = str(error).removeprefix("Row ").split(" ", 1)
+            raise type(error)(f"Row {int(number) + start} {rest}") from error
+        raise
+
+
+# ------------------------------------------------------------------------------------------------ which model
+
+
+def _fitted(request: Request, rows: Any, screen: Screen, times: npt.NDArray[Any] | None) -> tuple[str, Any, str, Any]:
+    """Short name, fitted model, reason, and the choice behind it."""
+    if request.model.strip().lower() == AUTO:
+        if request.n_clusters is None and request.max_angle is None:
+            return _chosen(request, rows, screen)
+        name = "skmeans" if request.n_clusters is not None else "dp"
+        because = f"Taken because {'the number of clusters' if name == 'skmeans' else 'an angle'} is given."
+    else:
+        name, because = request.model, ""
+    short, known = entry(name)
+    choice: Any = None
+    reasons = [because] if because else []
+    parameters = parameters_of(short, known, request)
+    if known.takes_angle and "max_angle" not in parameters:
+        choice, angle, reason = _angle(request, rows, screen)
+        parameters["max_angle"] = angle
+        reasons.append(reason)
+    if choice is not None and short == "dp" and not request.settings:
+        model = choice.model  # the fit at the best angle
+    else:
+        model = made(known, parameters, screen)
+        _fit(model, rows, times, short)
+    reasons.insert(0, f"{model.n_clusters_:,} clusters by {described(model)}.")
+    return short, model, " ".join(reasons), choice
+
+
+def _fit(model: Any, rows: Any, times: npt.NDArray[Any] | None, name: str) -> None:
+    if times is None:
+        model.fit(rows)
+    elif name == "temporal":
+        model.fit(rows, times=times)
+    else:
+        raise ParameterError(f"--times belongs to the model temporal; got --model {name}. Leave it out.")
+
+
+def _chosen(request: Request, rows: Any, screen: Screen) -> tuple[str, Any, str, Any]:
+    if request.settings:
+        raise ParameterError(
+            f"--set belongs to a model that is named; got {', '.join(request.settings)} without --model. Name one of "
+            f"{', '.join(MODELS)}."
+        )
+    choice = armillary.choose_model(
+        rows, random_state=request.seed, n_threads=request.threads, verbose=int(screen.shows_progress)
+    )
+    model = choice.model
+    short = next(name for name, known in MODELS.items() if known.class_name == type(model).__name__)
+    return short, model, choice.reason, choice
+
+
+def parameters_of(short: str, known: ModelName, request: Request) -> dict[str, Any]:
+    """The parameters that the options give to a model; what it needs and does not get is a sentence."""
+    accepted = inspect.signature(getattr(armillary, known.class_name)).parameters
+    names = [name for name in accepted if name not in _OF_THE_COMMAND]
+    for name in request.settings:
+        if name not in names:
+            raise ParameterError(
+                f"--set must name a parameter of {known.class_name}; got '{name}'. They are {', '.join(names)}."
+            )
+    parameters: dict[str, Any] = {}
+    if "random_state" in accepted:
+        parameters["random_state"] = request.seed
+    if "n_threads" in accepted:
+        parameters["n_threads"] = request.threads
+    if "n_init" in accepted and known.count is not None:
+        parameters["n_init"] = _STARTS
+    parameters.update(_counted(short, known, request))
+    if request.max_angle is not None:
+        if not known.takes_angle:
+            raise ParameterError(
+                f"--max-angle belongs to {_those(lambda one: one.takes_angle)}; got --model {short}. Leave it out."
+            )
+        if not 0.0 < request.max_angle <= 180.0:
+            raise ParameterError(f"--max-angle must be above 0 and at most 180 degrees; got {request.max_angle:g}.")
+        parameters["max_angle"] = math.radians(request.max_angle)
+    return {**parameters, **request.settings}
+
+
+def _counted(short: str, known: ModelName, request: Request) -> dict[str, Any]:
+    """What --n-clusters sets."""
+    if known.count is not None:
+        if request.n_clusters is None and known.count not in request.settings:
+            raise ParameterError(
+                f"The model {short} needs the number of clusters: --n-clusters K. Leave --model out to have it found, "
+                "or try armillary suggest."
+            )
+        return {} if request.n_clusters is None else {known.count: request.n_clusters}
+    if request.n_clusters is not None and short != "dp":
+        way_out = "Give --set height=2 --set branching=3" if short == "tree" else "Leave it out"
+        raise ParameterError(
+            f"--n-clusters belongs to {_those(lambda one: one.count is not None)} and dp; the model {short} takes no "
+            f"number of clusters. {way_out}."
+        )
+    if request.n_clusters is not None and request.max_angle is not None:
+        raise ParameterError("The model dp takes --n-clusters or --max-angle; got both. Leave one out.")
+    return {}
+
+
+def _those(rule: Any) -> str:
+    return ", ".join(name for name, known in MODELS.items() if rule(known))
+
+
+def _angle(request: Request, rows: Any, screen: Screen) -> tuple[Any, float, str]:
+    """An angle for models that need one and are given none: the choice, the angle, the reason."""
+    if request.n_clusters is not None:
+        angle = armillary.suggest_max_angle(rows, request.n_clusters, n_threads=request.threads)
+        reason = (
+            f"The angle, {math.degrees(angle):.4g} degrees, is the farthest-first one for {request.n_clusters} "
+            "clusters; about as many are found."
+        )
+        return None, angle, reason
+    table = armillary.select_max_angle(
+        rows, random_state=request.seed, n_threads=request.threads, callbacks=screen.callbacks()
+    )
+    degrees = np.degrees(table.max_angles)
+    reason = (
+        f"The angle, {math.degrees(table.max_angle):.4g} degrees, has the best mean silhouette "
+        f"({table.silhouettes[table.best]:.3f}) of {len(degrees)} between {degrees[0]:.3g} and {degrees[-1]:.3g}."
+    )
+    return table, table.max_angle, reason
+
+
+# ------------------------------------------------------------------------------------------------ in words
+
+
+def made(known: ModelName, parameters: dict[str, Any], screen: Screen) -> Any:
+    """A model that is not fitted yet, watched by a progress bar where a person looks on."""
+    return getattr(armillary, known.class_name)(**parameters, callbacks=screen.callbacks())
+
+
+class _Shape(str):
+    """An array in words: its numbers would fill the screen."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def told_parameters(model: Any) -> dict[str, Any]:
+    """The parameters of a model that are not its defaults, as numbers and words."""
+    defaults = {name: one.default for name, one in inspect.signature(type(model)).parameters.items()}
+    return {
+        name: _Shape(f"<array {' x '.join(map(str, value.shape))}>") if isinstance(value, np.ndarray) else value
+        for name, value in model.get_params(deep=False).items()
+        if name not in _OF_THE_COMMAND and not _is_default(value, defaults[name])
+    }
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and bool(np.all(value == default))
+
+
+def described(model: Any) -> str:
+    """E.g. "SphericalKMeans(n_clusters=12, n_init=5, random_state=0)"."""
+    words = ", ".join(f"{name}={value!r}" for name, value in told_parameters(model).items())
+    return f"{type(model).__name__}({words})"

@@ -1,0 +1,64 @@
+"""`armillary predict`: clusters of new rows by a saved model."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from armillary.cli import options as o
+
+
+def predict(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A saved model, or a folder that cluster wrote.", show_default=False)
+    ],
+    input: o.Input,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="csv, tsv, jsonl or npy; [b]-[/] is standard output (csv)."
+        ),
+    ] = "-",
+    to: Annotated[str | None, typer.Option(metavar="NAME", help="The format of the output.")] = None,
+    reject: Annotated[
+        bool, typer.Option("--reject", help="-1 for rows beyond max_angle of every cluster (dp, ddp).")
+    ] = False,
+    times: o.Times = None,
+    threads: o.Threads = None,
+    texts: o.Texts = None,
+    text_column: o.TextColumn = None,
+    id_column: o.IdColumn = None,
+    key: o.Key = None,
+    format: o.Format = None,
+    header: o.Header = None,
+    force: o.Force = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,
+) -> None:
+    """Give new rows the clusters of a saved model.
+
+    [b]armillary predict embeddings-clusters new.npy -o new.csv[/]
+    """
+    from armillary.cli.fits import predicted
+    from armillary.cli.labels_out import check_kind, write_labels
+    from armillary.cli.reading import Reading, read_times
+    from armillary.cli.saved import load_model, refuse_existing
+    from armillary.cli.screen import Screen
+    from armillary.exceptions import ParameterError
+
+    screen = Screen(quiet=quiet or output == "-")
+    check_kind(output, to)
+    refuse_existing(output, force=force)
+    fitted = load_model(model)
+    if threads is not None and hasattr(fitted, "n_threads"):
+        fitted.set_params(n_threads=threads)
+    if reject and type(fitted).__name__ not in ("DPvMFMeans", "DDPvMFMeans"):
+        raise ParameterError(f"--reject belongs to dp and ddp; '{model}' is a {type(fitted).__name__}. Leave it out.")
+    if times is not None and type(fitted).__name__ != "TemporalVonMisesFisherMixture":
+        raise ParameterError(f"--times belongs to temporal; '{model}' is a {type(fitted).__name__}. Leave it out.")
+    vectors = Reading(input, format, key, id_column, text_column, texts, header).read(screen)
+    when = read_times(times, vectors.n_rows, screen)
+    labels = predicted(fitted, vectors.rows, screen, when, **({"reject": True} if reject else {}))
+    write_labels(output, labels, vectors, kind=to)
+    screen.note(f"{len(labels):,} rows in {len(set(labels.tolist()))} clusters: {output}")

@@ -1,0 +1,57 @@
+"""`armillary suggest`: how many clusters, and which angle."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from armillary.cli import options as o
+
+
+def suggest(
+    input: o.Input,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FOLDER", help="Where summary.json and suggestion.png go.")
+    ] = None,
+    max_clusters: Annotated[
+        int | None, typer.Option(metavar="K", help="Most clusters to look at; by default sqrt(n), at most 200.", min=2)
+    ] = None,
+    n_clusters: Annotated[
+        int | None,
+        typer.Option("--n-clusters", "-k", metavar="K", help="Also the angle at which dp finds about K.", min=1),
+    ] = None,
+    sample: o.Sample = None,
+    seed: o.Seed = 0,
+    threads: o.Threads = None,
+    automatic: Annotated[
+        bool, typer.Option("--auto/--no-auto", help="Also what cluster would choose by itself.")
+    ] = True,
+    key: o.Key = None,
+    format: o.Format = None,
+    header: o.Header = None,
+    force: o.Force = False,
+    quiet: o.Quiet = False,
+    json: o.Json = False,
+    debug: o.Debug = False,
+) -> None:
+    """Compare angles and numbers of clusters, and say which suit the vectors.
+
+    Angles by fits of dp, numbers of clusters by spherical k-means, both by silhouette; and the choice of cluster.
+
+    [b]armillary suggest embeddings.npy -o suggestion[/]
+    """
+    from armillary.cli.fits import Request
+    from armillary.cli.reading import Reading
+    from armillary.cli.screen import Screen
+    from armillary.cli.suggesting import suggest_settings
+
+    suggest_settings(
+        Reading(input, format, key, header=header),
+        Request("", n_clusters, None, {}, seed, threads, sample),
+        max_clusters,
+        output,
+        Screen(quiet=quiet, as_json=json),
+        has_choice=automatic,
+        force=force,
+    )

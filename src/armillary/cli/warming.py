@@ -1,0 +1,68 @@
+"""The work of `armillary warmup`: a small fit of every model for every kind of rows, to compile each kernel."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import armillary
+from armillary.cli.model_names import AUTO, MODELS, entry
+from armillary.cli.screen import Screen
+from armillary.datasets import make_vmf_mixture
+from armillary.metrics import cosine_silhouette_score
+
+# K and D from which on spherical k-means keeps bounds, and fewer
+_SHAPES = ((3, 4), (32, 10))
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "skmeans": {"n_clusters": 10},
+    "dp": {"max_angle": 1.0, "n_init": 2, "consolidate": True},
+    "ddp": {"max_angle": 1.0},
+    "dpmm": {"n_burn_in": 2, "n_samples": 3},
+    "tree": {"max_iter": 3},
+}
+
+
+def warm(names: list[str] | None, screen: Screen) -> None:
+    """Fit and use the models named, or all, on made rows of every kind."""
+    chosen = [AUTO, *MODELS] if names is None else [name if name == AUTO else entry(name)[0] for name in names]
+    tasks = [(name, what, rows) for name in chosen for what, rows in _kinds(name)]
+    start = time.perf_counter()
+    with screen.heard_nothing(), screen.progress("compiling", len(tasks), "fits") as advance:
+        for name, _, rows in tasks:
+            _use(name, rows)
+            advance(1)
+    screen.note(f"The kernels of {', '.join(chosen)} are compiled: {time.perf_counter() - start:.1f} s.")
+
+
+def _kinds(name: str) -> Iterator[tuple[str, Any]]:
+    """Rows of each dtype and shape, dense and sparse."""
+    for n_features, n_clusters in _SHAPES:
+        X, _, _ = make_vmf_mixture(200, n_features, n_clusters, concentration=50.0, random_state=0)
+        X = np.abs(X) if name == "multinomial" else X
+        for dtype in (np.float32, np.float64):
+            yield f"dense {n_features} {np.dtype(dtype).name}", X.astype(dtype)
+            if name != "dpmm":
+                yield f"sparse {n_features} {np.dtype(dtype).name}", sp.csr_array(X.astype(dtype))
+
+
+def _use(name: str, rows: Any) -> None:
+    if name == AUTO:
+        armillary.choose_model(rows)
+        return
+    model = getattr(armillary, MODELS[name].class_name)(**_SETTINGS.get(name, {}))
+    if "random_state" in model.get_params():
+        model.set_params(random_state=0)
+    model.fit(rows)
+    model.predict(rows)
+    if hasattr(model, "partial_fit") and MODELS[name].is_streaming:
+        model.partial_fit(rows)
+    if hasattr(model, "predict_proba"):
+        model.predict_proba(rows)
+    if hasattr(model, "learn_one") and isinstance(rows, np.ndarray):
+        model.learn_one(rows[0])
+    labels = np.arange(rows.shape[0]) % 3
+    cosine_silhouette_score(rows, labels)

@@ -1,0 +1,188 @@
+"""Vectors from files of arrays: npy, npz (also SciPy's sparse ones), safetensors, Matrix Market, svmlight."""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from armillary.exceptions import InputError
+from armillary.files.source import Source
+from armillary.persistence.tensors import read_tensor, tensor_shapes
+from armillary.points import CONVERT_AT_ONCE
+
+_SPARSE_KEYS = {"format", "shape", "data"}
+# svmlight files name only the columns that are not zero; ours say the width in a comment
+WIDTH_COMMENT = "armillary columns:"
+
+Words = list[str] | None
+
+
+def read_npy(source: Source) -> npt.NDArray[Any]:
+    """The array of an npy file; a memory map where it is larger than `points.CONVERT_AT_ONCE` bytes."""
+    is_large = source.content is None and source.path.stat().st_size > CONVERT_AT_ONCE
+    try:
+        if is_large:
+            mapped: npt.NDArray[Any] = np.load(source.path, mmap_mode="r", allow_pickle=False)
+            return mapped
+        with source.open() as stream:
+            array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+            return array
+    except (ValueError, EOFError) as error:
+        raise _refusal(source, error) from error
+
+
+def _refusal(source: Source, error: Exception) -> InputError:
+    if "allow_pickle" in str(error):
+        return InputError(
+            f"{source.name} must hold real numbers; it has Python objects, and such files can run code. "
+            "Save it again from numbers: numpy.save(path, X.astype('float32'))."
+        )
+    return source.damaged(error)
+
+
+def read_npz(source: Source, key: str | None, id_key: str | None, text_key: str | None) -> tuple[Any, Words, Words]:
+    """Vectors, ids and texts of an npz file: one of its arrays, or the sparse matrix that it is."""
+    arrays = npz_arrays(source)
+    if set(arrays) >= _SPARSE_KEYS and key is None:
+        with source.open() as stream:
+            return sp.csr_array(sp.load_npz(stream)), None, None
+    shapes = {name: array.shape for name, array in arrays.items() if array.dtype.kind not in "USOT"}
+    rows = arrays[chosen_key(source, shapes, key)]
+    return rows, _words(source, arrays, id_key, "ids"), _words(source, arrays, text_key, "texts")
+
+
+def npz_arrays(source: Source) -> dict[str, npt.NDArray[Any]]:
+    """All arrays of an npz file."""
+    try:
+        with source.open() as stream:
+            if stream.read(2) != b"PK":
+                raise source.damaged("not a zip archive")
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
+    except InputError:
+        raise
+    except (ValueError, EOFError, OSError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise _refusal(source, error) from error
+
+
+def _words(source: Source, arrays: Mapping[str, npt.NDArray[Any]], key: str | None, usual: str) -> Words:
+    """The array of words that is meant: `key`, or one with the name that `files.write` gives it."""
+    if key is None:
+        if usual not in arrays or arrays[usual].dtype.kind != "U":
+            return None
+        key = usual
+    if key not in arrays:
+        raise _missing_key(source, key, arrays)
+    return [str(value) for value in arrays[key].ravel().tolist()]
+
+
+def read_safetensors(source: Source, key: str | None) -> npt.NDArray[Any]:
+    """One array of a safetensors file."""
+    with _on_disk(source) as path:
+        return read_tensor(path, chosen_key(source, tensor_shapes(path), key))
+
+
+@contextmanager
+def _on_disk(source: Source) -> Iterator[Path]:
+    """A path to the bytes, for libraries that read nothing else."""
+    if source.content is None:
+        yield source.path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "content")
+        path.write_bytes(source.content)
+        yield path
+
+
+def chosen_key(source: Source, shapes: Mapping[str, tuple[int, ...]], key: str | None) -> str:
+    """The array that is meant: `key`, or the only one with two axes."""
+    if key is not None:
+        if key not in shapes:
+            raise _missing_key(source, key, shapes)
+        return key
+    tables = [name for name, shape in shapes.items() if len(shape) == 2]
+    if len(tables) == 1:
+        return tables[0]
+    raise InputError(
+        f"{source.name} must have one array with two axes, or be read by --key; it has {len(tables)} of them. "
+        f"Its keys: {listed(shapes)}."
+    )
+
+
+def _missing_key(source: Source, key: str, shapes: Mapping[str, Any]) -> InputError:
+    return InputError(f"{source.name} has no array '{key}'. Its keys: {listed(shapes)}.")
+
+
+def listed(arrays: Mapping[str, Any], most: int = 20) -> str:
+    """Keys with their shapes, in words."""
+    words = []
+    for name, value in list(arrays.items())[:most]:
+        shape = getattr(value, "shape", value)
+        words.append(f"'{name}' {' x '.join(map(str, shape)) or 'a number'}")
+    return ", ".join(words or ["none"]) + (f" and {len(arrays) - most} more" if len(arrays) > most else "")
+
+
+def read_mtx(source: Source) -> Any:
+    """The matrix of a Matrix Market file: CSR, or an array where it is written in full."""
+    import scipy.io  # half a second that other formats need not wait for
+
+    _refuse_cut_mtx(source)
+    # by its path: SciPy ends the process where the header of a stream does not read
+    with _on_disk(source) as path:
+        return _numbers(source, lambda _: scipy.io.mmread(str(path), spmatrix=False))
+
+
+def _refuse_cut_mtx(source: Source) -> None:
+    """SciPy 1.17 crashes now and then on files that are cut short, so lines are counted first."""
+    with source.open() as stream:
+        first = stream.readline().lower().split()
+        if len(first) != 5 or first[0] != b"%%matrixmarket":
+            raise source.damaged("no whole %%MatrixMarket line at its beginning")
+        sizes = next((line.split() for line in stream if line.strip() and not line.startswith(b"%")), [])
+        try:
+            n_rows, n_columns, *stored = [int(size) for size in sizes]
+        except ValueError as error:
+            raise source.damaged("no sizes below its comments") from error
+        n_values = n_rows * n_columns if first[4] == b"general" else n_rows * (n_rows - 1) // 2
+        n_expected = stored[0] if stored else n_values
+        n_lines = sum(1 for line in stream if line.strip())
+    if n_lines < n_expected:
+        raise source.damaged(f"{n_expected:,} entries are announced and {n_lines:,} lines are there")
+
+
+def read_svmlight(source: Source) -> tuple[sp.csr_array, npt.NDArray[Any]]:
+    """Rows and targets of an svmlight file."""
+    from sklearn.datasets import load_svmlight_file
+
+    rows, targets = _numbers(source, lambda stream: load_svmlight_file(stream, n_features=_said_width(source)))
+    return sp.csr_array(rows), targets
+
+
+def _said_width(source: Source) -> int | None:
+    with source.open() as stream:
+        for line in stream:
+            if not line.startswith(b"#"):
+                break
+            if WIDTH_COMMENT.encode() in line:
+                return int(line.split(b":")[1])
+    return None
+
+
+def _numbers(source: Source, read: Callable[[Any], Any]) -> Any:
+    try:
+        with source.open() as stream:
+            return read(stream)
+    except (ValueError, EOFError, OSError, OverflowError, IndexError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise source.damaged(error) from error

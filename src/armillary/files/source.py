@@ -1,0 +1,99 @@
+"""Where bytes come from: a file, a compressed file or standard input, with a name for sentences."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import sys
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from armillary.exceptions import InputError
+from armillary.files.formats import COMPRESSED, check_format, format_of, sniffed
+
+_DECOMPRESS = dict(zip(COMPRESSED, (gzip.decompress, bz2.decompress, lzma.decompress), strict=True))
+FETCH_AGAIN = "Fetch it again from where it came."
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file on disk, or bytes that are in memory because they came from a pipe or were compressed."""
+
+    name: str  # as the user wrote it, in quotes
+    format: str
+    path: Path
+    content: bytes | None = None
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str], format: str | None = None) -> Source:
+        """The source at `path`, "-" for standard input; the format by its ending or first bytes where none is given."""
+        given = os.fsdecode(path)
+        if format is not None:
+            check_format(format)
+        if given == "-":
+            if sys.stdin.isatty():
+                raise InputError("Standard input must be a pipe or a file; it is a terminal. Name a file of vectors.")
+            content = sys.stdin.buffer.read()
+            if not content:
+                raise InputError("Standard input must hold vectors; it is empty. Check the command before the pipe.")
+            return cls("standard input", format or sniffed(content[:4096]), Path("-"), content)
+        file = Path(given)
+        refuse_unreadable(file)
+        kind = format or format_of(given)
+        if file.suffix.lower() in COMPRESSED:
+            return cls(f"'{given}'", kind, file, _decompressed(file))
+        if file.stat().st_size == 0:
+            raise InputError(f"'{given}' must hold vectors; it is empty. Check the step that wrote it.")
+        return cls(f"'{given}'", kind, file)
+
+    def open(self) -> BinaryIO:
+        """Its bytes from the beginning."""
+        return self.path.open("rb") if self.content is None else io.BytesIO(self.content)
+
+    def damaged(self, error: object) -> InputError:
+        """The sentence for content that does not read as its format."""
+        said = str(error).strip().split("\n")[0].rstrip(".")
+        return InputError(
+            f"{self.name} must be a whole {self.format} file; it is cut short, damaged or of another format "
+            f"({said or type(error).__name__}). {FETCH_AGAIN}"
+        )
+
+
+def refuse_unreadable(file: Path) -> None:
+    """A sentence for a path that cannot be read."""
+    if file.is_dir():
+        raise InputError(f"'{file}' must be a file; it is a folder. Name a file in it.")
+    try:
+        file.open("rb").close()
+    except FileNotFoundError:
+        raise InputError(f"'{file}' does not exist. Check the path.") from None
+    except OSError as error:
+        raise InputError(f"'{file}' cannot be read: {error.strerror}. Check its permissions.") from error
+
+
+def _decompressed(file: Path) -> bytes:
+    try:
+        content = _DECOMPRESS[file.suffix.lower()](file.read_bytes())
+    except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+        raise InputError(
+            f"'{file}' must be a whole {file.suffix} file; it is cut short or damaged ({error}). {FETCH_AGAIN}"
+        ) from error
+    if not content:
+        raise InputError(f"'{file}' must hold vectors; it is empty. Check the step that wrote it.")
+    return content
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """A text file, UTF-8, compressed or not."""
+    file = Path(os.fsdecode(path))
+    refuse_unreadable(file)
+    content = _decompressed(file) if file.suffix.lower() in COMPRESSED else file.read_bytes()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"'{file}' must be UTF-8 text; byte {error.start} is not. Convert it with iconv.") from error

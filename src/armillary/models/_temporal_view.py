@@ -1,0 +1,102 @@
+"""A fitted temporal mixture to read: its attributes, the scores and labels they give, the paths of its directions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from armillary._typing import Float64Array, IntArray
+from armillary.distributions import bessel
+from armillary.distributions.log_concentration import MixturePrior
+from armillary.fitting.loop import Run
+from armillary.fitting.slices import SlicedPasses, Times
+from armillary.geometry import sphere
+from armillary.kernels.contract import AffineRule
+from armillary.models._mixture import best_labels
+from armillary.models._temporal_vmf import State
+from armillary.models._temporal_vmf_fit import drift_angle
+from armillary.points import Points
+
+
+class Trajectories(NamedTuple):
+    """The paths of K mean directions over T slices."""
+
+    times: Times  # (T,)
+    means: Float64Array  # (K, T, D)
+    step_angles: Float64Array  # (K, T - 1) radians from one slice to the next
+    path_lengths: Float64Array  # (K,) their sums
+    end_angles: Float64Array  # (K,) from the first slice to the last
+
+    @classmethod
+    def of(cls, times: Times, means: Float64Array) -> Trajectories:
+        """From mean directions (T, K, D)."""
+        paths = np.ascontiguousarray(means.swapaxes(0, 1))
+        steps = sphere.angle(paths[:, :-1], paths[:, 1:])
+        return cls(times, paths, steps, steps.sum(axis=1), sphere.angle(paths[:, 0], paths[:, -1]))
+
+
+def slice_rule(fitted: Mapping[str, Any], number: int) -> AffineRule:
+    """The scores of rows of one slice."""
+    means, gammas, kappa = fitted["means_"][number], fitted["mean_concentrations_"][number], fitted["concentrations_"]
+    lengths = np.asarray(bessel.mean_resultant_length(means.shape[1], gammas))
+    offsets = fitted["expected_log_weights_"][number] - fitted["expected_log_h_"]
+    return AffineRule(means, offsets, slopes=kappa * lengths)
+
+
+def slice_labels(passes: SlicedPasses, fitted: Mapping[str, Any]) -> IntArray:
+    """The most probable component of each row, in the order in which the rows came."""
+    return passes.rows(lambda number, rows: best_labels(rows, slice_rule(fitted, number)))
+
+
+def told(run: Run[State], points: Points) -> dict[str, Any]:
+    """What the run says of itself."""
+    chain: Any = run.chain
+    bounds = np.array(chain.trace) - points.total_weight * float(sphere.log_area(points.n_features))
+    return {
+        "n_clusters_": chain.n_clusters,
+        "lower_bound_": float(bounds[-1]),
+        "lower_bounds_": bounds,
+        "n_iter_": run.n_steps,
+        "converged_": run.is_converged,
+    }
+
+
+def described(state: State, prior: MixturePrior, drift: float) -> dict[str, Any]:
+    """The attributes that tell a state."""
+    law, gammas = state.concentrations, state.directions.laws.concentrations
+    is_known = gammas > 0.0
+    means = state.directions.vectors / np.where(is_known, gammas, 1.0)[..., None]
+    means[~is_known] = prior.mean_direction
+    nodes, node_weights = law.thinned()
+    shape = gammas.shape
+    slice_weights = np.array(np.broadcast_to(state.weights.mean(), shape))
+    counts = state.counts
+    has_own = state.has_slice_weights
+    totals = counts.sum(axis=1)
+    shares = totals / totals.sum() if has_own and totals.any() else np.full(len(totals), 1.0 / len(totals))
+    return {
+        "means_": means,
+        "mean_concentrations_": gammas,
+        "concentrations_": law.concentrations,
+        "concentration_deviations_": law.concentration_deviations,
+        "log_concentrations_": law.log_means,
+        "log_concentration_variances_": law.log_variances,
+        "expected_log_h_": law.log_h,
+        "nodes_": np.exp(nodes),
+        "node_weights_": node_weights,
+        "weights_": shares @ slice_weights if has_own else slice_weights[0].copy(),
+        "slice_weights_": slice_weights,
+        "expected_log_weights_": np.array(np.broadcast_to(state.weights.expected_log(), shape)),
+        "counts_": counts,
+        "total_counts_": state.total_counts,
+        "projections_": state.kept.projections + state.projections,
+        "weight_concentration_": float(state.weights.concentration),
+        "mean_direction_": prior.mean_direction,
+        "mean_concentration_": float(prior.mean_concentration),
+        "log_concentration_mean_": float(prior.log_mean),
+        "log_concentration_variance_": float(prior.log_variance),
+        "drift_concentration_": float(drift),
+        "drift_angle_": drift_angle(drift, means.shape[2]),
+    }

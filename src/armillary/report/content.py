@@ -1,0 +1,127 @@
+"""What a report is about: rows, their clusters, and the words that go with them; checked once, here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary._typing import ArrayLike, IntArray
+from armillary.exceptions import InputError
+from armillary.validation import as_matrix
+
+_WHO = "write_report"
+
+
+@dataclass(eq=False)
+class ReportData:
+    """Everything `write_report` shows. Only `X` and `labels` are needed.
+
+    Parameters
+    ----------
+    X : array-like or CSR matrix of shape (n, D)
+        The rows that were clustered. Rows without a direction (NaN, or all zeros) are counted and not drawn.
+    labels : array of int of shape (n,)
+        The cluster of each row; -1 is noise. Any numbers will do, ids of a stream too.
+    model : fitted estimator, optional
+        Named in the headline, with its parameters.
+    title : str
+    ids, texts : sequences of n strings, optional
+        What the page calls a row: by default its number, counted from 0.
+    truth : array of shape (n,), optional
+        Known classes, any hashable values; the page then says how well the clusters agree with them.
+    choice : object, optional
+        How the model was chosen: what `choose_model` returned (`reason`, `table`, `criterion`), or an `AngleTable`.
+    timings : mapping from a step to its seconds
+    command, snippet : str, optional
+        The command line and the Python lines that make the same clusters again.
+    notes : sequence of str
+        Sentences for the top of the page.
+    """
+
+    X: Any
+    labels: ArrayLike
+    model: Any = None
+    title: str = "Clusters"
+    ids: Sequence[Any] | None = None
+    texts: Sequence[Any] | None = None
+    truth: ArrayLike | None = None
+    choice: Any = None
+    timings: Mapping[str, float] = field(default_factory=dict)
+    command: str | None = None
+    snippet: str | None = None
+    notes: Sequence[str] = ()
+
+    def matrix(self) -> Any:
+        """X as a 2-D array or CSR matrix; its values are not looked at."""
+        return as_matrix(self.X, _WHO)
+
+    def checked_labels(self, n_rows: int) -> IntArray:
+        """The labels as int64 (n,)."""
+        values = np.asarray(self.labels)
+        if values.shape != (n_rows,) or values.dtype.kind not in "iu":
+            raise InputError(
+                f"`labels` of {_WHO} must be ints of shape ({n_rows},), one per row of X; got {values.dtype} of shape "
+                f"{values.shape}. Give `model.labels_` or `model.predict(X)`."
+            )
+        if values.min() < -1:
+            raise InputError(f"`labels` of {_WHO} must be -1 (noise) or more; got {values.min()}. Give noise -1.")
+        return values.astype(np.int64)
+
+    def check_lengths(self, n_rows: int) -> None:
+        """Refuse ids, texts or classes that are not one per row."""
+        for name in ("ids", "texts", "truth"):
+            given = getattr(self, name)
+            if given is not None and len(given) != n_rows:
+                raise InputError(
+                    f"`{name}` of {_WHO} must have one entry per row of X, {n_rows}; got {len(given)}. "
+                    "Give them in the order of the rows."
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class RowNames:
+    """What the page calls each row."""
+
+    ids: list[Any] | None
+    texts: list[Any] | None
+
+    @classmethod
+    def of(cls, data: ReportData) -> RowNames:
+        """By place, whatever index a column of a table has."""
+        return cls(*(None if words is None else list(words) for words in (data.ids, data.texts)))
+
+    def id_of(self, row: int) -> str:
+        """The user's id, or the row's number."""
+        return f"row {row}" if self.ids is None else one_line(self.ids[row])
+
+    def text_of(self, row: int) -> str:
+        """The user's text on one line; empty where there is none."""
+        return "" if self.texts is None else one_line(self.texts[row])
+
+
+def one_line(value: Any) -> str:
+    """The words of a value with single spaces between them; none of what is missing."""
+    is_missing = value is None or (isinstance(value, float) and value != value)
+    return "" if is_missing else " ".join(str(value).split())
+
+
+def shortened(text: str, n_letters: int) -> str:
+    """At most `n_letters` of a text, with a sign where it was cut."""
+    return text if len(text) <= n_letters else text[: n_letters - 1].rstrip() + "…"
+
+
+def has_direction(matrix: Any) -> npt.NDArray[np.bool_]:
+    """Which rows (n,) are finite and not all zero."""
+    if isinstance(matrix, np.ndarray):
+        if matrix.dtype.kind != "f":
+            return np.asarray((matrix != 0).any(axis=1))
+        # the largest magnitude of a row is NaN, inf or 0 where the row has no direction; no copy of all rows is made
+        largest = np.maximum(matrix.max(axis=1), -matrix.min(axis=1))
+        return np.asarray(np.isfinite(largest) & (largest > 0))
+    sums = abs(matrix).sum(axis=1)
+    largest = np.asarray(sums).ravel()
+    return np.asarray(np.isfinite(largest) & (largest > 0))

@@ -1,0 +1,246 @@
+"""A pinhole camera: intrinsics, and depth images to points.
+
+Axes are those of computer vision: x to the right, y down, z ahead. Pixel (row v, column u) at depth z, measured along
+the z axis, is the point z ((u - cx) / fx, (v - cy) / fy, 1).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary._typing import Float64Array, FloatArray
+from armillary.exceptions import InputError, InputTypeError, ParameterError
+from armillary.validation import check_choice, check_integer, check_number, check_positive
+
+# metres; nothing a depth camera measures lies outside, and inside no square of an inverse depth vanishes or overflows
+NEAREST, FARTHEST = 1e-4, 1e5
+# of intrinsics, for the same reason
+_MOST = 1e6
+
+_FIELDS = ("fx", "fy", "cx", "cy", "width", "height")
+# fx, fy, cx, cy of the TUM RGB-D benchmark; "default" is what its authors advise for depth registered to colour
+_TUM = {
+    "default": (525.0, 525.0, 319.5, 239.5),
+    "freiburg1": (517.3, 516.5, 318.6, 255.3),
+    "freiburg2": (520.9, 521.0, 325.1, 249.7),
+    "freiburg3": (535.4, 539.2, 320.1, 247.6),
+}
+
+
+@dataclass(frozen=True)
+class Camera:
+    """Intrinsics of a depth camera without distortion.
+
+    Parameters
+    ----------
+    fx, fy : float
+        Focal lengths in pixels.
+    cx, cy : float
+        The principal point in pixels; the centre of the first pixel is (0, 0).
+    width, height : int
+        Size of its images.
+    depth_scale : float, default=1000.0
+        What an integer depth image has for one metre: 1000 for millimetres, 5000 for the TUM benchmark. Depth in
+        floating point is in metres already.
+
+    Examples
+    --------
+    >>> from armillary.vision import Camera
+    >>> camera = Camera.kinect().scaled(0.5)
+    >>> camera.width, camera.height, camera.fx
+    (320, 240, 262.5)
+    """
+
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+    width: int
+    height: int
+    depth_scale: float = field(default=1000.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for name in ("fx", "fy", "depth_scale"):
+            self._set(name, check_number(getattr(self, name), name, "Camera", low=1.0 / _MOST, high=_MOST))
+        for name in ("cx", "cy"):
+            self._set(name, check_number(getattr(self, name), name, "Camera", low=-_MOST, high=_MOST))
+        for name in ("width", "height"):
+            self._set(name, check_integer(getattr(self, name), name, "Camera", low=1))
+
+    def _set(self, name: str, value: float) -> None:
+        object.__setattr__(self, name, value)
+
+    # ------------------------------------------------------------------------------------------- makers
+
+    @classmethod
+    def kinect(cls) -> Camera:
+        """The nominal Kinect or Xtion, 640 x 480, depth in millimetres."""
+        return cls(525.0, 525.0, 319.5, 239.5, 640, 480)
+
+    @classmethod
+    def tum(cls, sequence: str = "default") -> Camera:
+        """The TUM RGB-D benchmark, 640 x 480, 5000 to the metre.
+
+        `sequence` is "default", the parameters its authors advise for all, or "freiburg1", "freiburg2", "freiburg3" for
+        the calibrated ones.
+        """
+        check_choice(sequence, "sequence", "Camera.tum", _TUM)
+        return cls(*_TUM[sequence], 640, 480, depth_scale=5000.0)
+
+    @classmethod
+    def from_field_of_view(cls, width: int, height: int, angle: float, *, depth_scale: float = 1000.0) -> Camera:
+        """Square pixels, the axis in the middle, and the horizontal field of view `angle` in radians, below pi."""
+        who = "Camera.from_field_of_view"
+        check_integer(width, "width", who, low=1)
+        check_integer(height, "height", who, low=1)
+        check_number(angle, "angle", who, low=1e-3, high=3.0, hint="Angles are in radians: math.radians(57) is 0.9948.")
+        focal = 0.5 * width / math.tan(0.5 * angle)
+        return cls(focal, focal, 0.5 * (width - 1), 0.5 * (height - 1), width, height, depth_scale=depth_scale)
+
+    @classmethod
+    def from_file(cls, path: str | Path, name: str | None = None) -> Camera:
+        """A camera from JSON.
+
+        The file is an object with `fx`, `fy`, `cx`, `cy`, `width`, `height` and perhaps `depth_scale`; other fields
+        are passed over. It may also hold several such objects by name: `name` then says which, unless all are equal.
+        In place of the first four there may be `intrinsic_matrix`, nine numbers column by column as Open3D writes them.
+        """
+        found = _read_object(Path(path))
+        if name is None and _has_intrinsics(found):
+            return _from_object(found, path)
+        cameras = {key: value for key, value in found.items() if isinstance(value, dict) and _has_intrinsics(value)}
+        if not cameras:
+            raise InputError(
+                f"Camera.from_file needs the fields {', '.join(_FIELDS)}; {path} has "
+                f"{', '.join(sorted(found)[:8]) or 'none'}. Add the missing ones."
+            )
+        if name is not None:
+            check_choice(name, "name", f"Camera.from_file for {path}", cameras)
+            return _from_object(cameras[name], path)
+        different = {_from_object(value, path) for value in cameras.values()}
+        if len(different) > 1:
+            raise ParameterError(
+                f"`name` of Camera.from_file must say which camera of {path} is meant; it holds {', '.join(cameras)}."
+            )
+        return different.pop()
+
+    # ---------------------------------------------------------------------------------------------- use
+
+    def scaled(self, factor: float) -> Camera:
+        """The camera of images resized by `factor`, whole pixels merged or cut."""
+        check_positive(factor, "factor", "Camera.scaled", is_finite=True)
+        # the corner of the image stays: centre u of a pixel lies at u + 1/2 from it
+        return replace(
+            self,
+            fx=self.fx * factor,
+            fy=self.fy * factor,
+            cx=(self.cx + 0.5) * factor - 0.5,
+            cy=(self.cy + 0.5) * factor - 0.5,
+            width=max(1, round(self.width * factor)),
+            height=max(1, round(self.height * factor)),
+        )
+
+    def metres(self, depth: Any, who: str = "Camera.metres") -> FloatArray:
+        """Depth (H, W) in metres, 0 where the camera saw nothing.
+
+        Integers are divided by `depth_scale`; 0, negative numbers, NaN and infinities are no measurement. Float64 stays
+        float64, everything else becomes float32.
+        """
+        image = self.check_depth(depth, who)
+        scale = 1.0 if image.dtype.kind == "f" else self.depth_scale
+        values: Float64Array = image.astype(np.float64) / scale
+        is_measured = (values >= NEAREST) & (values <= FARTHEST)
+        metres = np.where(is_measured, values, 0.0)
+        return metres if image.dtype == np.float64 else metres.astype(np.float32)
+
+    def points(self, depth: Any) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+        """Points (H, W, 3) in metres, zeros where nothing was measured, and where something was (H, W).
+
+        `depth` is as in `metres`. x points to the right, y down, z ahead.
+        """
+        z = self.metres(depth, "Camera.points")
+        points = np.empty((self.height, self.width, 3), dtype=np.float32)
+        points[..., 0] = z * ((np.arange(self.width) - self.cx) / self.fx)
+        points[..., 1] = z * ((np.arange(self.height) - self.cy) / self.fy)[:, None]
+        points[..., 2] = z
+        return points, z > 0.0
+
+    def check_depth(self, depth: Any, who: str) -> npt.NDArray[Any]:
+        """`depth` as a 2-D array of integers or floats that fits this camera; refused with a sentence otherwise."""
+        image = np.asarray(depth)
+        if image.dtype.kind not in "uif":
+            raise InputTypeError(
+                f"`depth` of {who} must hold integers in units of the camera, or floats in metres; got dtype "
+                f"{image.dtype}. Read the depth image as it is, 16 bits deep."
+            )
+        if image.ndim != 2:
+            raise InputError(
+                f"`depth` of {who} must be one image of shape (height, width); got shape {image.shape}. A colour image "
+                "holds no depth, and frames of a sequence are given one by one."
+            )
+        if image.shape != (self.height, self.width):
+            raise InputError(
+                f"`depth` of {who} must have the size of its camera, {self.width} x {self.height}; got "
+                f"{image.shape[1]} x {image.shape[0]}. For images of another size take camera.scaled(factor)."
+            )
+        return image
+
+    def to_dict(self) -> dict[str, float]:
+        """The fields as plain numbers, in the form that `from_file` reads."""
+        return asdict(self)
+
+
+def check_camera(camera: Any, who: str) -> Camera:
+    """A `Camera`, refused with a sentence otherwise."""
+    if isinstance(camera, Camera):
+        return camera
+    raise ParameterError(
+        f"`camera` of {who} must be a Camera; got {camera!r}. Give its intrinsics: Camera(fx, fy, cx, cy, width, "
+        "height), Camera.kinect(), Camera.tum() or Camera.from_file(path)."
+    )
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except OSError as error:
+        raise InputError(f"Camera.from_file cannot read {path}: {error.strerror}. Check the path.") from error
+    except ValueError as error:
+        raise InputError(
+            f"Camera.from_file needs JSON; {path} is not: {error}. Write the intrinsics as JSON."
+        ) from None
+    if not isinstance(found, dict):
+        raise InputError(
+            f"Camera.from_file needs a JSON object with the fields {', '.join(_FIELDS)}; {path} holds a "
+            f"{type(found).__name__}. Write the intrinsics by name."
+        )
+    return found
+
+
+def _has_intrinsics(found: dict[str, Any]) -> bool:
+    return "intrinsic_matrix" in found or any(name in found for name in _FIELDS[:4])
+
+
+def _from_object(found: dict[str, Any], path: str | Path) -> Camera:
+    values = dict(found)
+    if "intrinsic_matrix" in values:
+        matrix = values["intrinsic_matrix"]
+        if not isinstance(matrix, list) or len(matrix) != 9:
+            raise InputError(
+                f"`intrinsic_matrix` in {path} must be nine numbers, column by column; got {matrix!r}. "
+                "Or give fx, fy, cx and cy."
+            )
+        values |= {"fx": matrix[0], "fy": matrix[4], "cx": matrix[6], "cy": matrix[7]}
+    missing = [name for name in _FIELDS if name not in values]
+    if missing:
+        raise InputError(
+            f"Camera.from_file needs the fields {', '.join(_FIELDS)}; {path} lacks {', '.join(missing)}. Add them."
+        )
+    return Camera(**{name: values[name] for name in (*_FIELDS, "depth_scale") if name in values})

@@ -1,0 +1,262 @@
+"""Image files: depth in; coloured labels, ids and animations out. The home of Pillow.
+
+Every file appears whole or not at all: it is written beside its place and moved there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary.exceptions import InputError, MissingExtraError
+from armillary.palette import COLOR_TABLE, color_numbers
+from armillary.persistence.whole import whole_file
+from armillary.validation import check_positive
+from armillary.vision.coloring import Colors
+from armillary.vision.regions import LabelImage, check_label_image
+
+PathLike = str | os.PathLike[str]
+
+IMAGE_ENDINGS = (".png", ".pgm", ".tif", ".tiff")
+MOST_IDS = 65_535  # that an image of 16 bits holds beside 0 for missing
+_PALETTE_SAMPLE = 20_000  # pixels of which the palette of a GIF frame is made
+_MODES = {
+    "1": "one bit per pixel", "P": "a palette of colours", "RGB": "colours (RGB)", "RGBA": "colours (RGBA)",
+    "LA": "grey with transparency", "CMYK": "colours (CMYK)", "YCbCr": "colours (YCbCr)",
+}  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------------- reading
+
+
+def read_depth_image(path: PathLike) -> npt.NDArray[Any]:
+    """Depth (H, W) of an image file with one channel: 8 or 16 bits as uint16, 32 as they are, floats as float32.
+
+    What the numbers mean is the camera's affair (`Camera.depth_scale`); floats are metres.
+    """
+    pixels = _pixels(path, "read_depth_image")
+    if pixels.dtype == np.uint8:
+        return pixels.astype(np.uint16)
+    return pixels
+
+
+def read_id_image(path: PathLike) -> LabelImage:
+    """The labels (H, W), int32, that `write_id_image` wrote; -1 for missing."""
+    who = "read_id_image"
+    pixels = _pixels(path, who)
+    if pixels.dtype.kind not in "ui":
+        raise InputError(f"{who} reads images that write_id_image wrote; '{path}' holds {pixels.dtype}.")
+    return pixels.astype(np.int32) - 1
+
+
+def _pixels(path: PathLike, who: str) -> npt.NDArray[Any]:
+    pillow = _pillow(who)
+    try:
+        with pillow.open(path) as image:
+            image.load()
+            mode, pixels = image.mode, np.array(image)
+    except FileNotFoundError:
+        raise InputError(f"'{path}' is not there. Check the path.") from None
+    except IsADirectoryError:
+        raise InputError(f"'{path}' is a folder, and {who} takes one image file.") from None
+    except PermissionError:
+        raise InputError(f"'{path}' may not be read: permission denied. Check who owns it.") from None
+    except pillow.UnidentifiedImageError:
+        raise InputError(
+            f"'{path}' is not an image that can be read, or is cut off at its beginning. Give a PNG of one channel "
+            "with 8 or 16 bits."
+        ) from None
+    except (OSError, SyntaxError, ValueError, EOFError, pillow.DecompressionBombError) as error:
+        # damaged files raise any of these
+        raise InputError(
+            f"'{path}' is damaged or cut off: {str(error).rstrip('.')}. Fetch or record it again."
+        ) from None
+    if pixels.ndim != 2 or mode in _MODES:
+        raise InputError(
+            f"'{path}' must be a depth image with one channel of 8 or 16 bits; it has {_MODES.get(mode, mode)}. Give "
+            "the depth image of the camera, not its colour image or a picture of the depth."
+        )
+    return pixels
+
+
+# ------------------------------------------------------------------------------------------------------- writing
+
+
+def write_label_image(path: PathLike, labels: Any) -> None:
+    """Write labels (H, W) as a PNG in colours: an id has its colour in every frame, missing pixels (-1) are black."""
+    image = check_label_image(labels, "write_label_image")
+    picture = _pillow("write_label_image").fromarray(color_numbers(image), mode="P")
+    picture.putpalette(COLOR_TABLE.ravel().tolist())
+    _write_png(path, picture)
+
+
+def write_id_image(path: PathLike, labels: Any) -> None:
+    """Write labels (H, W) as a PNG of 16 bits for other programs: id + 1, and 0 for missing pixels."""
+    who = "write_id_image"
+    image = check_label_image(labels, who)
+    if image.size and image.max() >= MOST_IDS:
+        raise InputError(
+            f"`labels` of {who} must be below {MOST_IDS} to fit into 16 bits; got {image.max()}. Number them anew "
+            "first."
+        )
+    _write_png(path, _pillow(who).fromarray((image + 1).astype(np.uint16)))
+
+
+def write_image(path: PathLike, colors: Colors) -> None:
+    """Write red, green and blue (H, W, 3), uint8, as a PNG."""
+    _write_png(path, _pillow("write_image").fromarray(colors))
+
+
+def _write_png(path: PathLike, picture: Any) -> None:
+    content = io.BytesIO()
+    picture.save(content, format="PNG", compress_level=3)  # a third larger than level 6, in half the time
+    with whole_file(path) as stream:
+        stream.write(content.getvalue())
+
+
+# ---------------------------------------------------------------------------------------------------- animations
+
+
+def has_ffmpeg() -> bool:
+    """Whether MP4 files can be written: a program `ffmpeg` is found."""
+    return shutil.which("ffmpeg") is not None
+
+
+class Animation:
+    """Frames to a GIF, or to an MP4 where ffmpeg is found: `with Animation(path) as film: film.add(colors)`.
+
+    The file appears at the end of the block or with `close`, also after an error: it then has the frames added so far.
+    Without frames there is no file.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Ends in ".gif" or ".mp4".
+    frames_per_second : float, default=15
+        A GIF shows each frame for a multiple of 10 milliseconds, at least 20.
+    """
+
+    def __init__(self, path: PathLike, frames_per_second: float = 15.0) -> None:
+        who = "Animation"
+        self.path = Path(path)
+        rate = check_positive(frames_per_second, "frames_per_second", who, is_finite=True)
+        ending = self.path.suffix.lower()
+        if ending not in (".gif", ".mp4"):
+            raise InputError(f"`path` of {who} must end in .gif or .mp4; got '{path}'.")
+        if ending == ".mp4" and not has_ffmpeg():
+            raise InputError(f"An MP4 needs the program ffmpeg, which is not found; got '{path}'. Write a .gif.")
+        self._film: _Gif | _Mp4 = (_Gif if ending == ".gif" else _Mp4)(self.path, rate)
+        self._size: tuple[int, ...] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def add(self, colors: Colors) -> None:
+        """The next frame: red, green and blue (H, W, 3), uint8, of one size throughout."""
+        if self._size not in (None, colors.shape) or colors.ndim != 3 or colors.dtype != np.uint8:
+            raise InputError(
+                f"Frames of an Animation must be uint8 of one shape (H, W, 3); got {colors.dtype} of shape "
+                f"{colors.shape}{f' after {self._size}' if self._size else ''}. Scale them first."
+            )
+        self._size = colors.shape
+        self._film.add(colors)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write the file, if there are frames."""
+        if self._size is not None:
+            self._film.finish()
+
+
+class _Gif:
+    """Each frame with a palette of its own, in which the colours of ids are exact."""
+
+    def __init__(self, path: Path, rate: float) -> None:
+        self._path = path
+        self._pillow = _pillow("Animation")
+        self._milliseconds = max(20, 10 * round(100.0 / rate))
+        self._frames: list[Any] = []
+
+    def add(self, colors: Colors) -> None:
+        exact = _table_rows(colors)
+        step = max(1, int(math.sqrt(exact.size / _PALETTE_SAMPLE)))
+        n_free = 256 - len(COLOR_TABLE)
+        # the other colours are found in a sample of the frame, and every pixel takes the nearest
+        sample = self._pillow.fromarray(np.ascontiguousarray(colors[::step, ::step])).quantize(n_free)
+        others = self._pillow.fromarray(colors).quantize(palette=sample, dither=self._pillow.Dither.NONE)
+        indices = np.where(exact >= 0, exact, np.asarray(others).astype(np.int16) + len(COLOR_TABLE))
+        picture = self._pillow.fromarray(indices.astype(np.uint8), mode="P")
+        picture.putpalette(COLOR_TABLE.ravel().tolist() + (sample.getpalette() or [])[: 3 * n_free])
+        self._frames.append(picture)
+
+    def finish(self) -> None:
+        first, *others = self._frames
+        looks = {"duration": self._milliseconds, "loop": 0, "optimize": False}
+        with whole_file(self._path) as stream:
+            first.save(stream, format="GIF", save_all=True, append_images=others, **looks)
+
+
+def _table_rows(colors: Colors) -> npt.NDArray[np.int16]:
+    """The row of `COLOR_TABLE` of each pixel (H, W); -1 for other colours."""
+    codes, wanted = (image.astype(np.int32) @ np.array([65536, 256, 1]) for image in (colors, COLOR_TABLE))
+    order = np.argsort(wanted)
+    places = np.minimum(np.searchsorted(wanted[order], codes), len(wanted) - 1)
+    rows = order[places]
+    return np.where(wanted[rows] == codes, rows, -1).astype(np.int16)
+
+
+class _Mp4:
+    """Frames through a pipe to ffmpeg, which is started at the first one; nothing is kept in memory."""
+
+    def __init__(self, path: Path, rate: float) -> None:
+        self._path = path
+        self._rate = rate
+        self._file = contextlib.ExitStack()
+        self._encoder: subprocess.Popen[bytes] | None = None
+
+    def add(self, colors: Colors) -> None:
+        if self._encoder is None:
+            stream = self._file.enter_context(whole_file(self._path))
+            self._encoder = _start_ffmpeg(stream.name, colors.shape[0], colors.shape[1], self._rate)
+        assert self._encoder.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # `finish` tells why ffmpeg ended
+            self._encoder.stdin.write(np.ascontiguousarray(colors).data)
+
+    def finish(self) -> None:
+        assert self._encoder is not None
+        with self._file:
+            _, said = self._encoder.communicate()
+            if self._encoder.returncode:
+                reason = (said.decode(errors="replace").strip().splitlines() or ["no reason given"])[-1]
+                raise InputError(f"ffmpeg could not write '{self._path}': {reason}. Write a .gif instead.")
+
+
+def _start_ffmpeg(path: str, height: int, width: int, rate: float) -> subprocess.Popen[bytes]:
+    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{rate:g}", "-i", "-"]
+    # the usual players want even sizes and this layout of colours
+    target = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", "-movflags", "+faststart", "-f", "mp4"]
+    command = ["ffmpeg", "-loglevel", "error", "-y", *source, *target, path]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def _pillow(who: str) -> Any:
+    """Pillow's module Image."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingExtraError.of(who, "Pillow", "vision") from error
+    return Image

@@ -1,0 +1,360 @@
+"""`armillary segment`: what is in the folder at the end; for wrong input a sentence, and the frames done before."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import armillary
+from armillary.vision import DirectionSegmenter, color_labels, images, make_room_walk, read_id_image
+
+N_FRAMES = 6
+
+
+@pytest.fixture(scope="module")
+def walk():
+    return make_room_walk(N_FRAMES, width=64, height=48, random_state=0)
+
+
+@pytest.fixture
+def frames(tmp_path, walk):
+    """A folder of depth images, and the camera beside it."""
+    folder = tmp_path / "frames"
+    folder.mkdir()
+    for number, depth in enumerate(walk.depths):
+        Image.fromarray(depth).save(folder / f"{number}.png")
+    (tmp_path / "camera.json").write_text(json.dumps(walk.camera.to_dict()))
+    return folder
+
+
+@pytest.fixture
+def segment(cli):
+    """The command with GIFs, which need no other program."""
+    return lambda *arguments: cli("segment", "--animation", "gif", *arguments)
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def label_names(folder):
+    return sorted(path.name for path in (folder / "labels").iterdir())
+
+
+# ---------------------------------------------------------------------------------------------------- what is written
+
+
+def test_a_folder_of_frames_becomes_labels_pictures_and_a_summary(segment, frames, tmp_path, walk):
+    done = segment(frames, "--camera", "camera.json", "-o", "out", "--ids")
+    assert done.code == 0, done.err
+    out = tmp_path / "out"
+    expected = ["ids", "ids_over_time.png", "labels", "model.safetensors", "overview.gif", "overview.png"]
+    assert sorted(path.name for path in out.iterdir()) == [*expected, "summary.json"]
+    assert label_names(out) == [f"{number}.png" for number in range(N_FRAMES)]
+
+    segmenter = DirectionSegmenter(camera=walk.camera)
+    for number, depth in enumerate(walk.depths):
+        found = segmenter.step(depth)
+        assert np.array_equal(read_id_image(out / "ids" / f"{number}.png"), found.labels)
+        with Image.open(out / "labels" / f"{number}.png") as image:
+            assert np.array_equal(np.array(image.convert("RGB")), color_labels(found.labels))
+        line = summary(out)["frames"][number]
+        assert line["source"].endswith(f"{number}.png")
+        assert (line["births"], line["revivals"]) == (list(found.births), list(found.revivals))
+        assert [int(name) for name in line["shares"]] == list(found.ids)
+        assert set(line["milliseconds"]) == {"smoothing", "normals", "clustering", "labels"}
+
+    told = summary(out)
+    assert (told["status"], told["error"], told["n_frames"]) == ("complete", None, N_FRAMES)
+    assert told["camera"] == walk.camera.to_dict()
+    assert told["n_ids"] == len(told["ids"])
+    assert told["frames_per_second"] > 0.0
+    with Image.open(out / "overview.gif") as film:
+        assert film.n_frames == N_FRAMES
+        assert film.size == (3 * 64 + 2 * 4, 48)
+    assert armillary.load(out / "model.safetensors").n_steps_ == N_FRAMES
+    assert f"{N_FRAMES} frames, {told['n_ids']} ids;" in done.out
+    assert "smoothing" in done.out
+
+
+def test_intrinsics_may_be_numbers_and_the_result_json(segment, frames, tmp_path, walk):
+    camera = walk.camera
+    numbers = [str(value) for name in ("fx", "fy", "cx", "cy") for value in (f"--{name}", getattr(camera, name))]
+    done = segment(frames / "1.png", frames / "0.png", *numbers, "-o", "out", "--json")
+    assert done.code == 0, done.err
+    assert done.data["camera"] == camera.to_dict()
+    assert done.data["n_frames"] == 2
+    assert label_names(tmp_path / "out") == ["0.png", "1.png"]
+    assert [line["name"] for line in summary(tmp_path / "out")["frames"]] == ["1", "0"]
+
+
+def test_normals_need_no_camera(segment, tmp_path):
+    normals = np.zeros((3, 8, 10, 3), dtype=np.float32)
+    normals[:, :4, :, 2] = normals[:, 4:, :, 1] = -1.0
+    np.savez(tmp_path / "stream.npz", normals=normals)
+    done = segment("stream.npz", "-o", "out", "--method", "sequential", "--quiet")
+    assert (done.code, done.out, done.err) == (0, "", "")
+    assert summary(tmp_path / "out")["n_ids"] == 2
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+    assert label_names(tmp_path / "out") == [f"stream_{number:05}.png" for number in range(3)]
+
+
+def test_a_list_like_that_of_tum_is_followed(segment, frames, tmp_path):
+    lines = [f"{10 + number}.5 frames/{number}.png" for number in (4, 2)]
+    (tmp_path / "depth.txt").write_text("# timestamp filename\n" + "\n".join(lines))
+    done = segment("depth.txt", "--camera", "camera.json", "-o", "out")
+    assert done.code == 0, done.err
+    assert [line["timestamp"] for line in summary(tmp_path / "out")["frames"]] == [14.5, 12.5]
+
+
+def test_every_so_many_frames_and_no_animation(cli, frames, tmp_path):
+    done = cli("segment", frames, "--camera", "camera.json", "-o", "out", "--every", "4", "--animation", "none")
+    assert done.code == 0, done.err
+    assert label_names(tmp_path / "out") == ["0.png", "4.png"]
+    assert not list((tmp_path / "out").glob("overview.[gm]*"))
+
+
+@pytest.mark.skipif(not images.has_ffmpeg(), reason="ffmpeg is not found")
+def test_where_ffmpeg_is_found_the_animation_is_an_mp4(cli, frames, tmp_path):
+    done = cli("segment", frames, "--camera", "camera.json", "-o", "out", "--every", "3")
+    assert done.code == 0, done.err
+    assert (tmp_path / "out" / "overview.mp4").read_bytes()[4:8] == b"ftyp"
+
+
+def test_settings_reach_the_segmenter(segment, frames, tmp_path):
+    told = {}
+    for name, options in {"plain": (), "cleaned": ("--min-region", "200"), "batch": ("--method", "batch")}.items():
+        done = segment(frames, "--camera", "camera.json", "-o", name, "--ids", "--max-angle", "60", *options)
+        assert done.code == 0, done.err
+        told[name] = [read_id_image(path) for path in sorted((tmp_path / name / "ids").iterdir())]
+    assert summary(tmp_path / "cleaned")["settings"]["min_region"] == 200
+    assert any(not np.array_equal(*pair) for pair in zip(told["plain"], told["cleaned"], strict=True))
+    assert max(int(labels.max()) for labels in told["batch"]) < max(int(labels.max()) for labels in told["plain"]) + 9
+
+
+# ------------------------------------------------------------------------------------------------------- the folder
+
+
+def test_a_folder_that_exists_is_refused_and_replaced_on_request(segment, frames, tmp_path):
+    ordered = (frames / "0.png", "--camera", "camera.json", "-o", "out")
+    assert segment(*ordered).code == 0
+    again = segment(*ordered)
+    assert again.code == 2
+    assert again.sentence == (
+        f"The output folder '{tmp_path / 'out'}' exists. Choose another with -o, or replace it with --force."
+    )
+    (tmp_path / "out" / "labels" / "old.png").write_bytes(b"")
+    assert segment(*ordered, "--force").code == 0
+    assert label_names(tmp_path / "out") == ["0.png"]
+
+
+def test_a_folder_of_others_is_not_replaced(segment, frames, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("words")
+    done = segment(frames, "--camera", "camera.json", "-o", "mine", "--force")
+    assert done.code == 2
+    assert "--force replaces folders that armillary wrote" in done.sentence
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "words"
+
+
+# -------------------------------------------------------------------------------------- wrong from the start: no folder
+
+
+def colour(folder):
+    Image.fromarray(np.zeros((48, 64, 3), dtype=np.uint8)).save(folder / "frames" / "0.png")
+
+
+MISSING = (
+    "Depth becomes normals by the camera's intrinsics; {} missing. Give --fx --fy --cx --cy, or --camera tum, --camera "
+    "kinect or a JSON file."
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "change", "sentence"),
+    [
+        (("-o", "out"), None, MISSING.format("--fx, --fy, --cx, --cy are")),
+        (("-o", "out", "--fx", "50", "--fy", "50", "--cx", "3"), None, MISSING.format("--cy is")),
+        (
+            ("-o", "out", "--camera", "camera.json", "--fx", "50"),
+            None,
+            "Give either --camera or --fx --fy --cx --cy, not both.",
+        ),
+        (
+            ("-o", "out", "--camera", "leica"),
+            None,
+            "--camera must be tum, kinect or a JSON file; got 'leica', and there is no such file.",
+        ),
+        (
+            ("-o", "out", "--camera", "tum"),
+            None,
+            (
+                "`depth` of segment must have the size of its camera, 640 x 480; got 64 x 48. For images of another "
+                "size take camera.scaled(factor)."
+            ),
+        ),
+        (
+            ("-o", "out", "--camera", "camera.json", "--max-angle", "190"),
+            None,
+            "--max-angle must be degrees in (0, 180]; got 190.",
+        ),
+        (
+            ("-o", "out", "--camera", "camera.json"),
+            colour,
+            (
+                "'{frames}/0.png' must be a depth image with one channel of 8 or 16 bits; it has colours (RGB). Give "
+                "the depth image of the camera, not its colour image or a picture of the depth."
+            ),
+        ),
+    ],
+)
+def test_what_is_wrong_from_the_start_leaves_no_folder(segment, frames, tmp_path, options, change, sentence):
+    if change is not None:
+        change(tmp_path)
+    done = segment(frames, *options)
+    assert done.code == 2
+    assert done.sentence == sentence.replace("{frames}", str(frames))
+    assert not (tmp_path / "out").exists()
+    assert done.out == ""
+
+
+def test_frames_that_are_not_there(segment, frames, tmp_path):
+    done = segment("nowhere", "--camera", "camera.json", "-o", "out")
+    assert done.code == 2
+    assert done.sentence.startswith("'nowhere' is not there. ")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0 if hasattr(os, "geteuid") else True, reason="root may write anywhere")
+def test_a_place_without_permission(segment, frames, tmp_path):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    done = segment(frames, "--camera", "camera.json", "-o", "closed/out")
+    assert done.code == 2
+    assert "must allow a new folder" in done.sentence
+
+
+# --------------------------------------------------------------------------- wrong on the way: the frames done are kept
+
+
+def truncated(path):
+    path.write_bytes(path.read_bytes()[:300])
+
+
+def larger(path):
+    Image.fromarray(np.full((50, 64), 900, dtype=np.uint16)).save(path)
+
+
+def coloured(path):
+    Image.fromarray(np.zeros((48, 64, 3), dtype=np.uint8)).save(path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "parts"),
+    [
+        (truncated, ("'{}' is damaged or cut off: ", " Fetch or record it again.")),
+        (
+            larger,
+            (
+                "'{}': Frames of a DirectionSegmenter must keep their size; frame 3 has 64 x 50 pixels after 64 x 48.",
+                " Scale it, or start a new DirectionSegmenter.",
+            ),
+        ),
+        (coloured, ("'{}' must be a depth image with one channel of 8 or 16 bits; it has colours (RGB).",)),
+        (lambda path: path.unlink(), ("'{}' is not there.",)),
+    ],
+    ids=["truncated", "another size", "colours", "removed"],
+)
+def test_the_frames_before_a_bad_one_are_on_disk(segment, frames, tmp_path, damage, parts, monkeypatch):
+    bad = frames / "3.png"
+    if damage.__name__ == "<lambda>":  # while the command runs: it lists the files first
+        step = DirectionSegmenter.step
+
+        def and_remove(self, *arguments, **settings):
+            bad.unlink(missing_ok=True)
+            return step(self, *arguments, **settings)
+
+        monkeypatch.setattr(DirectionSegmenter, "step", and_remove)
+    else:
+        damage(bad)
+    done = segment(frames, "--camera", "camera.json", "-o", "out")
+    assert done.code == 2
+    for part in parts:
+        assert part.format(bad) in done.sentence
+    assert done.sentence.endswith(" The frames done before, 3, are in 'out'.")
+    out = tmp_path / "out"
+    assert label_names(out) == ["0.png", "1.png", "2.png"]
+    told = summary(out)
+    assert (told["status"], told["n_frames"], told["n_frames_given"]) == ("failed", 3, N_FRAMES)
+    assert parts[-1].format(bad).removeprefix(f"'{bad}': ") in told["error"]
+    with Image.open(out / "overview.gif") as film:
+        assert film.n_frames == 3
+    assert {"ids_over_time.png", "overview.png", "model.safetensors"} <= {path.name for path in out.iterdir()}
+
+
+def test_a_frame_without_measurements_is_black_and_told(segment, frames, tmp_path):
+    Image.fromarray(np.zeros((48, 64), dtype=np.uint16)).save(frames / "2.png")
+    done = segment(frames, "--camera", "camera.json", "-o", "out", "--ids")
+    assert done.code == 0
+    assert f"Note: '{frames / '2.png'}' has no pixel with a normal; its labels are all black." in done.err
+    assert (read_id_image(tmp_path / "out" / "ids" / "2.png") == -1).all()
+    assert summary(tmp_path / "out")["frames"][2]["valid_share"] == 0.0
+
+
+def test_a_stream_without_any_measurement_is_an_error(segment, frames, tmp_path):
+    for path in frames.iterdir():
+        Image.fromarray(np.zeros((48, 64), dtype=np.uint16)).save(path)
+    done = segment(frames, "--camera", "camera.json", "-o", "out")
+    assert done.code == 2
+    assert done.sentence == (
+        f"No pixel of the {N_FRAMES} frames has a normal. Check that the files hold depth, and --depth-scale: what "
+        "they have for one metre."
+    )
+    assert summary(tmp_path / "out")["status"] == "failed"
+
+
+def test_a_full_disk_is_told_with_the_frames_that_are_there(segment, frames, tmp_path, monkeypatch):
+    from armillary.cli import segment_output
+
+    plain, calls = segment_output.write_label_image, []
+
+    def sometimes(path, labels):
+        calls.append(path)
+        if len(calls) > 2:
+            raise OSError(28, "No space left on device")
+        plain(path, labels)
+
+    monkeypatch.setattr(segment_output, "write_label_image", sometimes)
+    done = segment(frames, "--camera", "camera.json", "-o", "out")
+    assert done.code == 2
+    assert done.sentence == (
+        "A file could not be written: No space left on device. The frames done before, 2, are in 'out'."
+    )
+    assert label_names(tmp_path / "out") == ["0.png", "1.png"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_run_broken_off_keeps_what_is_done(frames, tmp_path):
+    many = tmp_path / "many.txt"
+    many.write_text("\n".join(f"frames/{number % N_FRAMES}.png" for number in range(4000)))
+    command = [sys.executable, "-c", "from armillary.cli import main; main()", "segment", str(many), "--camera"]
+    command += [str(tmp_path / "camera.json"), "-o", str(tmp_path / "out"), "--animation", "none"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "out" / "labels").glob("*.png")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 130, said
+    assert "Traceback" not in said
+    told = summary(tmp_path / "out")
+    assert (told["status"], told["error"]) == ("failed", "broken off")
+    assert f"Broken off. The frames done before, {told['n_frames']}, are in '{tmp_path / 'out'}'." in said
+    assert 0 < told["n_frames"] == len(label_names(tmp_path / "out")) < 4000

@@ -1,0 +1,238 @@
+"""The choice that needs no parameter: what it finds, what it says, and what it must not depend on."""
+
+from __future__ import annotations
+
+import doctest
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.metrics import adjusted_rand_score
+
+import armillary
+from armillary import choose_model
+from armillary.datasets import make_sparse_topics, make_vmf_mixture
+from armillary.exceptions import InputError, ParameterError
+from armillary.models import automatic
+
+
+def clusters(n_rows=600, n_features=20, n_clusters=6, seed=0, concentration=60.0, **others):
+    return make_vmf_mixture(n_rows, n_features, n_clusters, concentration=concentration, random_state=seed, **others)[
+        :2
+    ]
+
+
+def uniform(n_rows, n_features, seed=0):
+    rows = np.random.default_rng(seed).normal(size=(n_rows, n_features))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def chosen():
+    X, truth = clusters()
+    return X, truth, choose_model(X)
+
+
+# ------------------------------------------------------------------------------------------------------- what it finds
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_features", "n_clusters", "concentration"),
+    [(300, 3, 5, 300.0), (400, 10, 4, 60.0), (800, 64, 12, 60.0), (900, 128, 30, 150.0)],
+)
+def test_the_number_of_clusters_is_found(n_rows, n_features, n_clusters, concentration):
+    spread = {"min_angle": 0.9} if n_features == 3 else {}
+    X, truth = clusters(n_rows, n_features, n_clusters, 3, concentration, **spread)
+    model = choose_model(X).model
+    assert model.n_clusters_ == n_clusters
+    assert adjusted_rand_score(truth, model.labels_) > 0.97
+
+
+def test_clusters_of_very_different_sizes_are_found():
+    X, truth = clusters(900, 40, 8, 1, 80.0, weights=[0.5, 0.2, 0.1, 0.05, 0.05, 0.04, 0.03, 0.03])
+    model = choose_model(X).model
+    assert model.n_clusters_ == 8
+    assert adjusted_rand_score(truth, model.labels_) > 0.97
+
+
+def test_sparse_documents():
+    X, truth, _ = make_sparse_topics(600, 2_000, 5, random_state=0)
+    choice = choose_model(X)
+    assert sp.issparse(X)
+    assert choice.model.n_clusters_ == 5
+    assert adjusted_rand_score(truth, choice.model.labels_) > 0.95
+
+
+@pytest.mark.parametrize("n_features", [2, 3, 10, 100])
+@pytest.mark.parametrize("n_rows", [60, 400])
+def test_no_clusters_are_invented(n_rows, n_features):
+    choice = choose_model(uniform(n_rows, n_features))
+    assert choice.model.n_clusters_ == 1
+    assert choice.reason.startswith(f"One cluster: no clear clusters were found in the {n_rows} rows.")
+    assert choice.table[0] == {
+        "model": "SphericalKMeans",
+        "n_clusters": 1,
+        "resolution": 0.0,
+        "modularity": 0.0,
+        "agreement": 1.0,
+        "score": 0.0,
+        "is_chosen": True,
+    }
+
+
+def test_one_cluster_is_not_cut():
+    X, _ = clusters(500, 30, 1)
+    assert choose_model(X).model.n_clusters_ == 1
+
+
+def test_few_distinct_rows():
+    X = np.repeat(np.eye(3), 40, axis=0)
+    model = choose_model(X).model
+    assert model.n_clusters_ == 3
+    assert adjusted_rand_score(np.repeat([0, 1, 2], 40), model.labels_) == 1.0
+
+
+def test_clusters_on_a_circle():
+    X, truth = clusters(900, 2, 3, 1, 60.0, min_angle=1.2)
+    model = choose_model(X).model
+    assert model.n_clusters_ == 3
+    assert adjusted_rand_score(truth, model.labels_) > 0.97
+
+
+def test_rows_of_one_direction_are_one_cluster():
+    assert choose_model(np.ones((50, 4))).model.n_clusters_ == 1
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 19])
+def test_too_few_rows_are_one_cluster(n_rows):
+    choice = choose_model(uniform(n_rows, 5))
+    assert choice.model.n_clusters_ == 1
+    assert choice.reason == (
+        f"One cluster: {n_rows} rows are too few to tell clusters from chance, which takes 20. "
+        "Give SphericalKMeans a number of clusters, or DPvMFMeans an angle."
+    )
+
+
+# -------------------------------------------------------------------------------------------------------- what it says
+
+
+def test_the_reason_has_the_numbers_of_the_table(chosen):
+    _, _, choice = chosen
+    (line,) = [line for line in choice.table if line["is_chosen"]]
+    assert line["n_clusters"] == choice.model.n_clusters_ == 6
+    assert choice.criterion == "modularity x agreement"
+    assert choice.reason.startswith("Spherical k-means with 6 clusters. Of ")
+    assert f"highest modularity x agreement, {line['score']:.2f}:" in choice.reason
+    assert f"(modularity {line['modularity']:.2f})" in choice.reason
+    assert choice.reason.endswith(f"(agreement {line['agreement']:.2f}).")
+
+
+def test_the_table_is_sorted_and_its_best_is_chosen(chosen):
+    _, _, choice = chosen
+    numbers = [line["n_clusters"] for line in choice.table]
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] == 1
+    best = max(choice.table, key=lambda line: line["score"])
+    assert best["is_chosen"]
+    for line in choice.table[1:]:
+        is_clear = line["agreement"] >= 0.5
+        assert line["score"] == pytest.approx(line["modularity"] * line["agreement"] if is_clear else 0.0)
+
+
+def test_print_marks_what_was_taken(chosen):
+    _, _, choice = chosen
+    lines = str(choice).splitlines()
+    assert lines[0].split() == ["clusters", "modularity", "agreement", "score"]
+    assert [line.split()[1] for line in lines if line.startswith(">")] == ["6"]
+    assert len(lines) == 1 + len(choice.table)
+
+
+def test_the_table_can_be_drawn(chosen):
+    plots = pytest.importorskip("armillary.plots")
+    _, _, choice = chosen
+    ax = plots.plot_sweep(choice.table, criterion=choice.criterion)
+    assert ax.get_title(loc="left").startswith("6 clusters: modularity x agreement")
+
+
+def test_many_rows_are_compared_by_a_sample(monkeypatch):
+    X, truth = clusters(900)
+    monkeypatch.setattr(automatic, "_MOST_ROWS", 300)
+    choice = choose_model(X)
+    assert "clusterings of 300 of the 900 rows, with" in choice.reason
+    assert choice.reason.endswith("All 900 rows were then fitted from the directions found.")
+    assert len(choice.model.labels_) == 900
+    assert adjusted_rand_score(truth, choice.model.labels_) > 0.97
+
+
+def test_progress_is_shown_when_asked_for(capfd):
+    pytest.importorskip("rich")
+    X, _ = clusters(100)
+    choose_model(X, verbose=1)
+    assert "choose_model" in "".join(capfd.readouterr())
+
+
+# --------------------------------------------------------------------------------------- what it does not depend on
+
+
+def test_a_seed_repeats_to_the_bit_whatever_the_threads(chosen):
+    X, _, choice = chosen
+    for n_threads in (1, 3):
+        again = choose_model(X, n_threads=n_threads)
+        assert again.table == choice.table
+        np.testing.assert_array_equal(again.model.cluster_centers_, choice.model.cluster_centers_)
+        np.testing.assert_array_equal(again.model.labels_, choice.model.labels_)
+
+
+def test_the_caller_s_rows_and_generator(chosen):
+    X, truth, _ = chosen
+    before = X.copy()
+    generator = np.random.default_rng(5)
+    other = choose_model(X * 3.0, random_state=generator)
+    np.testing.assert_array_equal(X, before)
+    assert adjusted_rand_score(truth, other.model.labels_) > 0.97
+
+
+def test_dense_and_sparse_rows_alike():
+    X, _, _ = make_sparse_topics(300, 400, 4, random_state=2)
+    dense, sparse = choose_model(X.toarray()), choose_model(X)
+    assert adjusted_rand_score(dense.model.labels_, sparse.model.labels_) == 1.0
+
+
+def test_rows_without_weight_take_no_part(chosen):
+    X, _, choice = chosen
+    weights = np.r_[np.ones(len(X)), np.zeros(50)]
+    weighted = choose_model(np.r_[X, uniform(50, X.shape[1])], sample_weight=weights)
+    assert weighted.table == choice.table
+    assert len(weighted.model.labels_) == len(X) + 50
+    assert weighted.model.counts_.sum() == len(X)
+
+
+# ---------------------------------------------------------------------------------------------------- a model like any
+
+
+def test_the_model_predicts_and_is_saved(chosen, tmp_path):
+    X, _, choice = chosen
+    np.testing.assert_array_equal(choice.model.predict(X), choice.model.labels_)
+    armillary.save(choice.model, tmp_path / "model.safetensors")
+    loaded = armillary.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.predict(X), choice.model.labels_)
+
+
+def test_wrong_calls_are_sentences():
+    X, _ = clusters(30)
+    with pytest.raises(
+        ParameterError, match=r"^`n_threads` of choose_model must be an int >= 1; got 0\. None takes every core\.$"
+    ):
+        choose_model(X, n_threads=0)
+    with pytest.raises(ParameterError, match=r"`verbose` of choose_model"):
+        choose_model(X, verbose=-1)
+    with pytest.raises(InputError, match=r"Row 3 of X has norm 0"):
+        choose_model(np.where(np.arange(30)[:, None] == 3, 0.0, X))
+    with pytest.raises(ParameterError, match=r"`random_state` must be"):
+        choose_model(X, random_state="seed")
+
+
+def test_examples_in_docstrings_run():
+    results = doctest.testmod(automatic)
+    assert results.attempted >= 4
+    assert results.failed == 0
