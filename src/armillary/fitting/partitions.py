@@ -30,7 +30,7 @@ Codes: TypeAlias = npt.NDArray[np.integer[Any]]
 Sizes: TypeAlias = npt.NDArray[np.int64]
 
 # Draws that are held at a time, and rows of them that are counted at a time.
-_DRAWS_AT_ONCE = 8
+_DRAWS_AT_ONCE = 4
 _ROWS_AT_ONCE = 1 << 16
 # A table of all cells is kept where it has at most this many for each row; beyond, rows are sorted by their cell.
 _CELLS_PER_ROW = 4

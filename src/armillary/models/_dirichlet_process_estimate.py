@@ -40,7 +40,8 @@ def point_estimate(passes: Passes, component: Component, draws: KeptDraws, alpha
     chosen = best_draw(draws, loss)
     clusters = Clusters(passes, chosen.labels)
     laws, counts = component.point_estimate(clusters.sets()), clusters.counts
-    del clusters
+    draw = chosen.draw
+    del chosen, clusters  # their labels would be held along with those tried
     weights = counts / (passes.points.n_rows + alpha)
 
     def labelled(kept: npt.NDArray[np.int64]) -> tuple[Labels, float]:
@@ -58,7 +59,7 @@ def point_estimate(passes: Passes, component: Component, draws: KeptDraws, alpha
             kept, labels, least = fewer, without, mean_loss
     # a cluster that is nowhere the most probable one makes no difference
     kept = kept[label_counts(labels, len(kept)) > 0]
-    return Estimate(without_gaps(labels), *_some_of(laws, weights, kept), chosen.draw, least)
+    return Estimate(without_gaps(labels), *_some_of(laws, weights, kept), draw, least)
 
 
 def _some_of(laws: Parameters, weights: Float64Array, kept: npt.NDArray[np.int64]) -> tuple[Parameters, Float64Array]:
