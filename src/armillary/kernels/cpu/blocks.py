@@ -75,6 +75,12 @@ class PreparedRule:
             return np.float32(-np.inf)
         return np.nextafter(np.float32(self.floor + margin), np.float32(np.inf))
 
+    def pit(self, margin: np.float32) -> np.float32:
+        """A float32 score below it is surely below the floor."""
+        if self.floor == -np.inf:
+            return np.float32(-np.inf)
+        return np.nextafter(np.float32(self.floor - margin), np.float32(-np.inf))
+
     def margin(self, n_terms: int) -> np.float32:
         """Twice the error bound of a float32 score: `n_terms` products in any order, then the offset."""
         return np.float32(self.margin_constant + n_terms * self.margin_per_term)
@@ -93,7 +99,8 @@ class PreparedRule:
     def narrow(self) -> tuple[Any, ...]:
         """What the loops over narrow rows want of a rule.
 
-        First float32 vectors and offsets (K, D + 1); hopeless ones fill up the last that are scored together.
+        First float32 vectors and offsets (K, D + 1), then the label that each gives, -1 for a rival; hopeless ones
+        fill up the last that are scored together.
         """
         n_clusters, n_features = self.vectors.shape
         together = dense.clusters_together(n_features)
@@ -103,7 +110,10 @@ class PreparedRule:
         padded[n_clusters:, -1] = -np.inf
         # products are added to the offset: each addition rounds at its size too
         margin = np.float32(self.margin(n_features) + 2.0 * _HALF_ULP * n_features * self.farthest)
-        return padded, margin, self.vectors, self.offsets, self.floor, self.bar(margin), self.is_rival
+        codes = np.arange(len(padded), dtype=np.int32)
+        codes[:n_clusters][self.is_rival] = -1
+        levels = self.floor, self.pit(margin), self.bar(margin)
+        return padded, codes, margin, self.vectors, self.offsets, *levels
 
     @_made_once
     def matrix32(self) -> npt.NDArray[np.float32]:

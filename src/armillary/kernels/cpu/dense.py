@@ -106,7 +106,7 @@ def small(dimension: int) -> SmallKernels:
 
     @kernel(fastmath=FILTER)
     def assign_best(
-        rows, padded, margin, vectors, offsets, floor, bar, is_rival, labels, changed, weights, counts, resultants
+        rows, padded, codes, margin, vectors, offsets, floor, pit, bar, labels, changed, weights, counts, resultants
     ):
         n_rows = rows.shape[0]
         n_clusters = vectors.shape[0]
@@ -114,7 +114,6 @@ def small(dimension: int) -> SmallKernels:
         top = np.empty(tile, np.float32)
         second = np.empty(tile, np.float32)
         label = np.empty(tile, np.int32)
-        has_rivals = is_rival.any()
         n_changed = 0
         if counts is not None:
             lines = np.zeros((n_clusters + 1, _BANKS, length))
@@ -137,7 +136,7 @@ def small(dimension: int) -> SmallKernels:
                         for d in range(dimension):
                             score += columns[d, r] * padded[k, d]
                         runner_up = max(runner_up, min(score, best))
-                        winner = np.int32(k) if score > best else winner
+                        winner = codes[k] if score > best else winner
                         best = max(score, best)
                     top[r] = best
                     second[r] = runner_up
@@ -147,19 +146,16 @@ def small(dimension: int) -> SmallKernels:
             n_low = np.int32(0)
             for r in range(size):
                 n_close += np.int32(top[r] - second[r] <= margin)
-                n_low += np.int32(top[r] <= bar)
+                n_low += np.int32((top[r] <= bar) & (top[r] >= pit))
+                label[r] = -1 if top[r] < pit else label[r]
             if n_close > 0:
                 for r in range(size):
-                    if top[r] - second[r] <= margin:
-                        label[r] = settle_among_all(rows[start + r], vectors, offsets)
+                    if top[r] - second[r] <= margin and top[r] >= pit:
+                        label[r] = codes[settle_among_all(rows[start + r], vectors, offsets)]
             if n_low > 0:
                 for r in range(size):
                     k = label[r]
-                    if top[r] <= bar and exact_score(rows[start + r], vectors[k], offsets[k]) < floor:
-                        label[r] = -1
-            if has_rivals:
-                for r in range(size):
-                    if label[r] >= 0 and is_rival[label[r]]:
+                    if k >= 0 and top[r] <= bar and exact_score(rows[start + r], vectors[k], offsets[k]) < floor:
                         label[r] = -1
             if changed is None:
                 # all lanes at once: a tenth of the time where every row moves, as in a first sweep
