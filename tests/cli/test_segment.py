@@ -344,7 +344,10 @@ def test_a_full_disk_is_told_with_the_frames_that_are_there(segment, frames, tmp
 def test_a_run_broken_off_keeps_what_is_done(frames, tmp_path):
     many = tmp_path / "many.txt"
     many.write_text("\n".join(f"frames/{number % N_FRAMES}.png" for number in range(4000)))
-    command = [sys.executable, "-c", "from armillary.cli import main; main()", "segment", str(many), "--camera"]
+    # a test run in the background of a shell has SIGINT ignored, and hands that down
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    program += "from armillary.cli import main; main()"
+    command = [sys.executable, "-c", program, "segment", str(many), "--camera"]
     command += [str(tmp_path / "camera.json"), "-o", str(tmp_path / "out"), "--animation", "none"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
