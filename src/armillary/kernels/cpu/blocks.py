@@ -99,8 +99,7 @@ class PreparedRule:
     def narrow(self) -> tuple[Any, ...]:
         """What the loops over narrow rows want of a rule.
 
-        First float32 vectors and offsets (K, D + 1), then the label that each gives, -1 for a rival; hopeless ones
-        fill up the last that are scored together.
+        First float32 vectors and offsets (K, D + 1); hopeless ones fill up the last that are scored together.
         """
         n_clusters, n_features = self.vectors.shape
         together = dense.clusters_together(n_features)
@@ -110,10 +109,8 @@ class PreparedRule:
         padded[n_clusters:, -1] = -np.inf
         # products are added to the offset: each addition rounds at its size too
         margin = np.float32(self.margin(n_features) + 2.0 * _HALF_ULP * n_features * self.farthest)
-        codes = np.arange(len(padded), dtype=np.int32)
-        codes[:n_clusters][self.is_rival] = -1
         levels = self.floor, self.pit(margin), self.bar(margin)
-        return padded, codes, margin, self.vectors, self.offsets, *levels
+        return padded, margin, self.vectors, self.offsets, *levels, self.is_rival
 
     @_made_once
     def matrix32(self) -> npt.NDArray[np.float32]:

@@ -106,7 +106,7 @@ def small(dimension: int) -> SmallKernels:
 
     @kernel(fastmath=FILTER)
     def assign_best(
-        rows, padded, codes, margin, vectors, offsets, floor, pit, bar, labels, changed, weights, counts, resultants
+        rows, padded, margin, vectors, offsets, floor, pit, bar, is_rival, labels, changed, weights, counts, resultants
     ):
         n_rows = rows.shape[0]
         n_clusters = vectors.shape[0]
@@ -114,6 +114,7 @@ def small(dimension: int) -> SmallKernels:
         top = np.empty(tile, np.float32)
         second = np.empty(tile, np.float32)
         label = np.empty(tile, np.int32)
+        has_rivals = is_rival.any()
         n_changed = 0
         if counts is not None:
             lines = np.zeros((n_clusters + 1, _BANKS, length))
@@ -136,7 +137,7 @@ def small(dimension: int) -> SmallKernels:
                         for d in range(dimension):
                             score += columns[d, r] * padded[k, d]
                         runner_up = max(runner_up, min(score, best))
-                        winner = codes[k] if score > best else winner
+                        winner = np.int32(k) if score > best else winner
                         best = max(score, best)
                     top[r] = best
                     second[r] = runner_up
@@ -151,11 +152,15 @@ def small(dimension: int) -> SmallKernels:
             if n_close > 0:
                 for r in range(size):
                     if top[r] - second[r] <= margin and top[r] >= pit:
-                        label[r] = codes[settle_among_all(rows[start + r], vectors, offsets)]
+                        label[r] = settle_among_all(rows[start + r], vectors, offsets)
             if n_low > 0:
                 for r in range(size):
                     k = label[r]
                     if k >= 0 and top[r] <= bar and exact_score(rows[start + r], vectors[k], offsets[k]) < floor:
+                        label[r] = -1
+            if has_rivals:
+                for r in range(size):
+                    if label[r] >= 0 and is_rival[label[r]]:
                         label[r] = -1
             if changed is None:
                 # all lanes at once: a tenth of the time where every row moves, as in a first sweep
