@@ -50,6 +50,7 @@ bench: $(VENV)/.installed-bench
 	$(RUN) -m benchmarks.trees_and_slices
 	$(RUN) -m benchmarks.dirichlet_process
 	$(RUN) -m benchmarks.links
+	$(RUN) -m benchmarks.vision
 	$(RUN) -m benchmarks.defaults
 	$(RUN) -m benchmarks.import_time
 

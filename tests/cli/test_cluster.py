@@ -60,7 +60,7 @@ def test_the_folder_of_results(cli, rows_file, mixture, tmp_path):
     assert told["n_clusters"] == 5
     assert [line["size"] for line in told["clusters"]] == np.bincount(labels).tolist()
     assert told["scores"]["matched accuracy"] == matched_accuracy_score(truth, labels)
-    assert set(told["scores"]) == {"NMI", "ARI", "matched accuracy"}
+    assert set(told["scores"]) == {"NMI", "ARI", "matched accuracy", "purity"}
     assert told["seconds"].keys() >= {"reading", "fitting", "writing", "reporting"}
     assert told["warnings"] == []
     assert "rows-clusters: labels.csv" in done.out

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from armillary.models._estimator import open_passes
 from armillary.points import as_points
+from armillary.report.agreement import agreement
 from armillary.report.clusters import cluster_facts
 from armillary.report.content import has_direction
 
@@ -45,17 +46,7 @@ def scores_of(truth: npt.NDArray[Any] | None, labels: npt.NDArray[Any]) -> dict[
     """Agreement with known classes."""
     if truth is None:
         return None
-    from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
-
-    from armillary.metrics import matched_accuracy_score
-    from armillary.metrics.labels import label_codes
-
-    codes, _ = label_codes(truth, "labels", "armillary cluster")
-    return {
-        "NMI": float(normalized_mutual_info_score(codes, labels)),
-        "ARI": float(adjusted_rand_score(codes, labels)),
-        "matched accuracy": float(matched_accuracy_score(codes, labels)),
-    }
+    return {name: value for name, value, _ in agreement(truth, labels, "armillary cluster")}
 
 
 def silhouette_of(rows: Any, labels: npt.NDArray[Any]) -> float | None:

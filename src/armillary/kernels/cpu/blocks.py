@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array, FloatArray
+from armillary.distributions import geodesic_walk
 from armillary.distributions.geodesic_walk import N_KNOTS, RevivalCurve, WeightRule
-from armillary.kernels import reference
 from armillary.kernels.contract import (
     FLOAT32_SLOPE_LIMIT,
     AffineRule,
@@ -484,7 +484,8 @@ def meet_tracks(tracks: Tracks, towards: Float64Array, lengths: Float64Array, ru
 def revival_curves(tracks: Tracks, miss_price: float) -> RevivalCurve:
     """Curves (T, knots) of the score of one row over its angle to the track."""
     if not tracks.is_exact:  # evenly spaced knots, no root: NumPy serves
-        return reference.revival_curves(tracks, miss_price)
+        links = (tracks.weights, tracks.drift_concentration, tracks.steps)
+        return geodesic_walk.revival_curve(*links, miss_price, is_exact=False)
     shape = (len(tracks.weights), N_KNOTS)
     curves = RevivalCurve(np.empty(shape), np.empty(shape), np.empty(shape))
     walks.revival_curves(tracks.weights, tracks.drift_concentration, tracks.steps, miss_price, *curves)

@@ -148,6 +148,7 @@ def small(dimension: int) -> SmallKernels:
             for r in range(size):
                 n_close += np.int32(top[r] - second[r] <= margin)
                 n_low += np.int32((top[r] <= bar) & (top[r] >= pit))
+                # surely below the floor: no look at the row, and no branch
                 label[r] = -1 if top[r] < pit else label[r]
             if n_close > 0:
                 for r in range(size):

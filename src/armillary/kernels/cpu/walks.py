@@ -1,6 +1,6 @@
 """Tracks that meet rows: `distributions/geodesic_walk.py`, one track after the other.
 
-A stream has a dozen tracks, for which NumPy's calls would take as long as three passes over 300,000 rows. The names,
+A stream has a dozen tracks, for which NumPy's calls would take as long as five passes over 300,000 rows. The names,
 the equations and the reasons are those of that file; the links of a chain are tuples (memory, steps, rows) here.
 """
 
