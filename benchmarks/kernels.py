@@ -1,8 +1,9 @@
-"""The tile loop beside the BLAS product, one thread: up to which width is the loop faster?
+"""Labels of dense rows by three ways, one thread: where is which the fastest?
 
     python -m benchmarks.kernels
 
-`kernels/cpu/blocks.SMALL_DIMENSION` is set from this table.
+Narrow rows: a loop over clusters with one array per coordinate. Wide rows: a row in each vector lane. Both beside the
+BLAS product with an arg max of its scores. The limits at the head of kernels/cpu/blocks.py are set from this table.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from threadpoolctl import threadpool_limits
 
 from armillary.kernels.contract import AffineRule
 from armillary.kernels.cpu import blocks
+from armillary.kernels.cpu.simd import LANES
 from benchmarks import measure
 
 N_ROWS = 32_768
+N_VALUES = 1 << 23
 
 
 def best_of(repeats: int, call) -> float:  # type: ignore[no-untyped-def]
@@ -25,34 +28,38 @@ def best_of(repeats: int, call) -> float:  # type: ignore[no-untyped-def]
     return min(measure.seconds(call) for _ in range(repeats))
 
 
-def compare(n_features: int, n_clusters: int) -> tuple[float, float]:
-    """Nanoseconds per row of the loop and of the product, labels that do not change."""
+def compare(n_features: int, n_clusters: int) -> list[float | None]:
+    """Nanoseconds per row of the loop, lanes and the product, labels that do not change; None: not made for it."""
     generator = np.random.default_rng(0)
-    rows = generator.standard_normal((N_ROWS, n_features)).astype(np.float32)
+    n_rows = min(N_ROWS, N_VALUES // n_features)
+    rows = generator.standard_normal((n_rows, n_features)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     rule = blocks.prepare(AffineRule.cosines(rows[:n_clusters].astype(np.float64)))
-    labels = np.full(N_ROWS, -1, np.int32)
+    labels = np.full(n_rows, -1, np.int32)
     changed = np.zeros(n_clusters, np.int64)
 
     def loop() -> None:
         blocks._assign_narrow(rows, rule, labels, changed, None, None, None)
 
+    def lanes() -> None:
+        blocks._assign_wide(rows, rule, None, labels, changed)
+
     def product() -> None:
-        for start in range(0, N_ROWS, 1024):
+        for start in range(0, n_rows, 1024):
             blocks._assign_listed(rows[start : start + 1024], rule, None, labels[start : start + 1024], changed, None)
 
-    return tuple(1e9 * best_of(7, call) / N_ROWS for call in (loop, product))  # type: ignore[return-value]
+    calls = (loop if n_features <= 32 else None, lanes if n_features >= LANES else None, product)
+    return [None if call is None else 1e9 * best_of(7, call) / n_rows for call in calls]
 
 
 def main() -> None:
     """Print the table."""
-    table = Table("columns", "clusters", "loop ns/row", "product ns/row", "product / loop")
+    table = Table("columns", "clusters", "loop ns/row", "lanes ns/row", "product ns/row")
     with threadpool_limits(1, "blas"):
-        for n_clusters in (10, 50):
-            for n_features in (2, 3, 4, 8, 12, 16, 20, 24, 32):
-                loop, product = compare(n_features, n_clusters)
-                numbers = (f"{loop:.1f}", f"{product:.1f}", f"{product / loop:.2f}")
-                table.add_row(str(n_features), str(n_clusters), *numbers)
+        for n_clusters in (10, 50, 100):
+            for n_features in (2, 3, 4, 8, 12, 16, 20, 24, 32, 64, 128, 384, 768, 2048, 8192):
+                times = compare(n_features, n_clusters)
+                table.add_row(str(n_features), str(n_clusters), *("" if t is None else f"{t:.1f}" for t in times))
     Console().print(table)
 
 

@@ -1,6 +1,6 @@
 """What Straub et al. (2015), A Dirichlet process mixture model for spherical data, claim, and what we measure.
 
-    python papers/straub2015_dptgmm/run.py                      all, some twenty minutes on two cores
+    python papers/straub2015_dptgmm/run.py                      all, ten to fifteen minutes on two cores
     python papers/straub2015_dptgmm/run.py --only words         one part; the others are those of the last run
     python papers/straub2015_dptgmm/run.py --quick              the same at a small size, elsewhere
 
@@ -63,11 +63,11 @@ SIZES = {
         bundled=(2, 50, 50),
         frames=normals.FRAMES,
         room=(320, 240),
-        frame_sweeps=(8, 4),
+        frame_sweeps=(30, 20),
         n_scenes=20,
-        scene_sweeps=(20, 10),
+        scene_sweeps=(40, 20),
         n_words=None,
-        word_sweeps=(80, 80),
+        word_sweeps=(100, 250),
     ),
     "quick": Size(
         n_rows=9990,

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from armillary._typing import Float64Array, FloatArray
 from armillary.exceptions import InputError
 from armillary.validation import (
+    FirstLook,
     as_matrix,
     check_columns,
     check_sample_weight,
@@ -37,6 +38,8 @@ _LANE_VALUES = 98_304
 _FEW_LANES = 32
 _MANY_LANES = 256
 _LONG_LANE_ROWS = 1 << 16
+# Lanes of narrow rows that threads take in compiled code: shorter, so that threads end together.
+_SHORT_LANE_ROWS = 8192
 
 
 class SparseBlock(NamedTuple):
@@ -64,6 +67,12 @@ def lane_plan(n_rows: int, n_features: int) -> list[tuple[int, int]]:
     most = max(1, min(_FEW_LANES, n_rows // shortest), min(_MANY_LANES, n_rows // _LONG_LANE_ROWS))
     n_lanes = 1 << (most.bit_length() - 1)  # a power of two deals evenly to 2, 4, 8, ... threads
     return even_ranges(n_rows, n_lanes)
+
+
+def short_lane_plan(n_rows: int) -> list[tuple[int, int]]:
+    """`lane_plan` for passes that pay next to nothing for each lane."""
+    most = max(1, min(_FEW_LANES, n_rows // _SHORT_LANE_ROWS), min(_MANY_LANES, n_rows // _LONG_LANE_ROWS))
+    return even_ranges(n_rows, 1 << (most.bit_length() - 1))
 
 
 def even_ranges(n_rows: int, n_ranges: int) -> list[tuple[int, int]]:
@@ -107,6 +116,16 @@ class Points:
     def lanes(self) -> list[tuple[int, int]]:
         """The fixed row ranges of a pass."""
         return lane_plan(self.n_rows, self.n_features)
+
+    @cached_property
+    def short_lanes(self) -> list[tuple[int, int]]:
+        """The fixed row ranges of a pass that pays next to nothing for each."""
+        return short_lane_plan(self.n_rows)
+
+    @cached_property
+    def short_lane_table(self) -> npt.NDArray[np.int64]:
+        """`short_lanes` as an array (L, 2)."""
+        return np.array(self.short_lanes, dtype=np.int64)
 
     def block(self, start: int, stop: int) -> Block:
         """Rows start..stop as unit rows: a view where that is possible."""
@@ -159,14 +178,23 @@ class Points:
         return np.asarray(unit_block(np.asarray(dense, dtype=np.float64), 0, self.who), dtype=np.float64)
 
 
-def as_points(X: Any, who: str, sample_weight: Any = None, expected_features: int | None = None) -> Points:
-    """Check X and its weights; `who` (the estimator's name) appears in error sentences."""
+def as_points(
+    X: Any,
+    who: str,
+    sample_weight: Any = None,
+    expected_features: int | None = None,
+    look: FirstLook | None = None,
+) -> Points:
+    """Check X and its weights; `who` (the estimator's name) appears in error sentences.
+
+    `look` is a quicker first look at rows that are unit already.
+    """
     matrix = as_matrix(X, who, expected_features)
     weights = check_sample_weight(sample_weight, matrix.shape[0], who)
     dtype = computing_dtype(matrix.dtype)
     if isinstance(matrix, np.ndarray) and _stays_in_place(matrix, dtype):
-        return Points(matrix, dtype, weights, is_unit(matrix, who), who)
-    return Points(unit_matrix(matrix, who), dtype, weights, True, who)
+        return Points(matrix, dtype, weights, is_unit(matrix, who, look=look), who)
+    return Points(unit_matrix(matrix, who, look=look), dtype, weights, True, who)
 
 
 def as_count_points(X: Any, who: str, sample_weight: Any = None, expected_features: int | None = None) -> Points:

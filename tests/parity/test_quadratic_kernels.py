@@ -38,15 +38,15 @@ KINDS = ("tangent", "gaussian")
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n_features", [2, 3, 5, 20])
+@pytest.mark.parametrize("n_features", [2, 3, 4, 5, 20, 67])
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_equal_the_reference(kind, n_features, dtype):
     rng = np.random.default_rng(n_features)
     rule = rule_of(kind, n_features, 7, rng)
     rows = units(rng, 300, n_features).astype(dtype)
     found, expected = np.empty((300, 7)), np.empty((300, 7))
-    cpu.quadratic_scores(rows, rule, found)
-    reference.quadratic_scores(rows, rule, expected)
+    cpu.scores(rows, cpu.prepare(rule), found)
+    reference.scores(rows, rule, expected)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
 
 
@@ -56,8 +56,8 @@ def test_scores_at_means_and_antipodes_equal_the_reference():
         rule = rule_of("tangent", n_features, 4, rng)
         rows = np.concatenate([rule.means, -rule.means])
         found, expected = np.empty((8, 4)), np.empty((8, 4))
-        cpu.quadratic_scores(rows, rule, found)
-        reference.quadratic_scores(rows, rule, expected)
+        cpu.scores(rows, cpu.prepare(rule), found)
+        reference.scores(rows, rule, expected)
         assert np.isfinite(found).all()
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
 
@@ -93,11 +93,11 @@ def test_draws_equal_the_reference(kind, n_features, volume_factor, is_anchored)
     labels = rng.integers(6, size=500).astype(np.int32)
     anchors = anchors_of(cpu, labels, 6, (5, 6), [0, 500]) if is_anchored else Anchors.none(6)
     found, expected, pieces = labels.copy(), labels.copy(), labels.copy()
-    cpu.draw_anchored(rows, rule, anchors, (1, 2), 0, found)
+    cpu.draw_anchored(rows, cpu.prepare(rule), anchors, (1, 2), 0, found)
     reference.draw_anchored(rows, rule, anchors, (1, 2), 0, expected)
     np.testing.assert_array_equal(found, expected)
     for start, stop in ((0, 7), (7, 300), (300, 500)):
-        cpu.draw_anchored(rows[start:stop], rule, anchors, (1, 2), start, pieces[start:stop])
+        cpu.draw_anchored(rows[start:stop], cpu.prepare(rule), anchors, (1, 2), start, pieces[start:stop])
     np.testing.assert_array_equal(found, pieces)
     assert np.any(found != labels)
     if is_anchored:
@@ -117,7 +117,7 @@ def test_far_clusters_are_passed_over_without_changing_a_draw():
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     found = rng.integers(40, size=2000).astype(np.int32)
     expected = found.copy()
-    cpu.draw_anchored(rows, rule, Anchors.none(40), (1, 2), 0, found)
+    cpu.draw_anchored(rows, cpu.prepare(rule), Anchors.none(40), (1, 2), 0, found)
     reference.draw_anchored(rows, rule, Anchors.none(40), (1, 2), 0, expected)
     np.testing.assert_array_equal(found, expected)
 
@@ -127,11 +127,11 @@ def test_frequencies_of_draws_are_the_shares():
     rule = rule_of("tangent", 3, 3, rng)
     row = units(rng, 1, 3)
     table = np.empty((1, 3))
-    reference.quadratic_scores(row, rule, table)
+    reference.scores(row, rule, table)
     shares = np.exp(table[0] - table.max())
     shares /= shares.sum()
     labels = np.zeros(20_000, dtype=np.int32)
-    cpu.draw_anchored(np.repeat(row, 20_000, axis=0), rule, Anchors.none(3), (8, 9), 0, labels)
+    cpu.draw_anchored(np.repeat(row, 20_000, axis=0), cpu.prepare(rule), Anchors.none(3), (8, 9), 0, labels)
     found = np.bincount(labels, minlength=3) / 20_000
     assert np.abs(found - shares).max() < 5.0 * np.sqrt(0.25 / 20_000)
 
@@ -142,7 +142,7 @@ def test_one_cluster_and_one_row():
     rule = score_rule(component, component.draw_prior(1, rng), np.zeros(1))
     labels = np.zeros(1, dtype=np.int32)
     anchors = anchors_of(cpu, labels, 1, (3, 4), [0, 1])
-    cpu.draw_anchored(units(rng, 1, 3), rule, anchors, (1, 2), 0, labels)
+    cpu.draw_anchored(units(rng, 1, 3), cpu.prepare(rule), anchors, (1, 2), 0, labels)
     assert labels[0] == 0
     assert inverse_wishart.draw(np.eye(1), 3.0, rng).shape == (1, 1)
 
@@ -196,8 +196,64 @@ def test_odds_are_differences_of_scores(kind, n_features):
     rows = units(rng, 90, n_features)
     if rule.means is not None:
         rows[:2] = rule.means[0], -rule.means[0]
-    numbers, edges = rng.permutation(90).astype(np.int32), np.array([0, 50, 51, 90])
+    numbers, edges, pairs = rng.permutation(90).astype(np.int32), np.array([0, 50, 51, 90]), np.array([2, 0, 0])
     found, expected = np.empty(90), np.empty(90)
-    cpu.quadratic_odds(rows, numbers, edges, rule, found)
-    reference.quadratic_odds(rows, numbers, edges, rule, expected)
+    for kernels, out in ((cpu, found), (reference, expected)):
+        kernels.quadratic_odds(rows, numbers, edges, kernels.prepare(rule), pairs, out)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("n_features", [3, 6])
+def test_odds_of_pieces_behind_others_are_written_from_the_first_place_on(n_features):
+    rng = np.random.default_rng(n_features)
+    rule = rule_of("tangent", n_features, 4, rng)
+    rows = units(rng, 300, n_features)
+    numbers, edges, pairs = np.arange(300, dtype=np.int32), np.array([120, 140, 300]), np.array([1, 0])
+    for kernels in (cpu, reference):
+        table, odds = np.empty((300, 4)), np.empty(180)
+        kernels.scores(rows, kernels.prepare(rule), table)
+        kernels.quadratic_odds(rows, numbers, edges, kernels.prepare(rule), pairs, odds)
+        np.testing.assert_array_equal(odds[:20], table[120:140, 2] - table[120:140, 3])
+        np.testing.assert_array_equal(odds[20:], table[140:, 0] - table[140:, 1])
+
+
+def test_sides_have_the_shares_of_their_odds():
+    rng = np.random.default_rng(0)
+    numbers = rng.permutation(5000)[:4000].astype(np.int32)
+    odds = np.concatenate(
+        [rng.normal(scale=3.0, size=3990), [0.0, -0.0, 800.0, -800.0, 40.0, -40.0, 1e-300, 710, -710, 5]]
+    )
+    found, expected = np.ones(5000, dtype=np.bool_), np.ones(5000, dtype=np.bool_)
+    cpu.draw_sides(numbers, odds, (3, 4), found)
+    reference.draw_sides(numbers, odds, (3, 4), expected)
+    np.testing.assert_array_equal(found, expected)
+    assert found[np.setdiff1d(np.arange(5000), numbers)].all()
+    shares = 1.0 / (1.0 + np.exp(-odds[:3990]))
+    assert abs(found[numbers[:3990]].sum() - shares.sum()) < 5.0 * np.sqrt(np.sum(shares * (1.0 - shares)))
+
+
+def test_parts_of_sets_equal_the_reference():
+    rng = np.random.default_rng(1)
+    numbers = np.concatenate([np.sort(part) for part in np.split(rng.permutation(90), [1, 2, 30])]).astype(np.int32)
+    starts, is_left = np.array([0, 1, 2, 30, 90]), rng.random(90) < 0.3
+    is_left[numbers[0]], is_left[numbers[1]] = True, False
+    found, expected = np.empty_like(numbers), np.empty_like(numbers)
+    n_left = cpu.part_rows(numbers, starts, is_left, found)
+    np.testing.assert_array_equal(n_left, reference.part_rows(numbers, starts, is_left, expected))
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("n_clusters", [1, 63, 64, 65, 130])
+@pytest.mark.parametrize("n_features", [3, 4])
+def test_draws_among_many_clusters_equal_the_reference(n_features, n_clusters):
+    rng = np.random.default_rng(n_clusters)
+    component = TangentComponent(n_features, 0.02, n_features + 2.0)
+    rule = score_rule(component, component.draw_prior(n_clusters, rng), np.log(rng.dirichlet(np.ones(n_clusters))))
+    rows = np.concatenate([units(rng, 700, n_features), rule.means, -rule.means])
+    labels = rng.integers(n_clusters, size=len(rows)).astype(np.int32)
+    labels[:n_clusters] = np.arange(n_clusters)
+    anchors = anchors_of(cpu, labels, n_clusters, (5, 6), [0, len(rows)])
+    found, expected = labels.copy(), labels.copy()
+    cpu.draw_anchored(rows, cpu.prepare(rule), anchors, (1, 2), 0, found)
+    reference.draw_anchored(rows, rule, anchors, (1, 2), 0, expected)
+    np.testing.assert_array_equal(found, expected)

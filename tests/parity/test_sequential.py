@@ -157,7 +157,7 @@ def check_revivals(seed, device, monkeypatch):
     points = draw_points(rng, with_weights=False)
     tracks, parameters = draw_tracks(rng, points)
     shrink_windows(rng, monkeypatch)
-    opening = Opening(parameters.floor, memory=ddp_vmf_means.Recollection(tracks, parameters, kernels_for("cpu")))
+    opening = Opening(parameters.floor, memory=ddp_vmf_means.Recollection(tracks, parameters, kernels_for(device)))
     check_sweeps(
         rng,
         points,

@@ -6,13 +6,16 @@ an array (`ArrayRows`), rows that a sampler finds by number among millions, dens
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from armillary._typing import Float64Array
 from armillary.distributions.tangent_gaussian import RowSums, row_sums
+
+T = TypeVar("T")
 
 
 class RowSets(Protocol):
@@ -30,6 +33,9 @@ class RowSets(Protocol):
 
     def tangent_sums(self, bases: Float64Array, *, with_scatter: bool = True, with_curvature: bool = False) -> RowSums:
         """Sums seen from a base point (G, D) of each set; the fields have the axis of the sets first."""
+
+    def once(self, name: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives, a function of these sets alone: made when it is first asked for by this name."""
 
 
 class ArrayRows:
@@ -61,6 +67,10 @@ class ArrayRows:
             for base, weights in self._with_weights(bases)
         ]
         return RowSums(*(np.array(parts) for parts in zip(*each, strict=True)))
+
+    def once(self, name: Hashable, make: Callable[[], T]) -> T:
+        """Made whenever it is asked for."""
+        return make()
 
     def _with_weights(self, places: Float64Array) -> list[tuple[Float64Array, Float64Array | None]]:
         weights = [None] if self._weights is None else list(self._weights)

@@ -99,8 +99,9 @@ class TangentComponent:
         """The means after a Metropolis step, and the scatters there."""
         proposal = self.proposal(sets)
         new = proposal.draw(generator)
-        after, new_scatters = self._weigh(new, sets, proposal)
+        # the old means first: sets may remember the sums there
         before, scatters = self._weigh(means, sets, proposal)
+        after, new_scatters = self._weigh(new, sets, proposal)
         is_accepted = -generator.standard_exponential(len(means)) < after - before
         chosen = np.where(is_accepted[:, None], new, means)
         return chosen, np.where(is_accepted[:, None, None], new_scatters, scatters)
@@ -108,6 +109,9 @@ class TangentComponent:
     def proposal(self, sets: Sets) -> MeanProposal:
         """(C) of sets of rows."""
         sets = as_sets(sets)
+        return sets.once((self, "proposal"), lambda: self._proposal(sets))
+
+    def _proposal(self, sets: RowSets) -> MeanProposal:
         counts, dimension = sets.counts, self._dimension
         means = self._extrinsic_means(sets)
         for _ in range(_KARCHER_STEPS - 1):

@@ -11,7 +11,7 @@ stays, and the others may go to clusters whose anchor comes before them; that is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -25,8 +25,8 @@ from armillary.distributions.components import Component, Parameters
 from armillary.distributions.gaussian_component import Gaussian
 from armillary.distributions.tangent_gaussian import TangentGaussian, log_map
 from armillary.fitting import initialization
-from armillary.fitting.numbered_rows import MixtureRule, NumberedRows, Numbers, as_float64, score_table
-from armillary.fitting.partitions import label_counts, relabelled, without_gaps
+from armillary.fitting.numbered_rows import MixtureRule, NumberedRows, Numbers, as_float64
+from armillary.fitting.partitions import Codes, label_counts, relabelled, without_gaps
 from armillary.fitting.passes import Labels, Passes
 from armillary.kernels.contract import AffineRule, Anchors, QuadraticRule
 from armillary.points import Block, Points, cut, even_ranges
@@ -96,7 +96,7 @@ class Clusters:
 
     def sets(self, *clusters: int) -> NumberedRows:
         """The rows of some clusters, or of all."""
-        if clusters:
+        if clusters and clusters != tuple(range(len(self))):
             return NumberedRows.of(self.passes, [self._members[k] for k in clusters])
         if self._everything is None:
             self._everything = NumberedRows.of(self.passes, self._members)
@@ -110,7 +110,9 @@ class Clusters:
         """Which rows some clusters have, in increasing order."""
         if len(clusters) == 1:
             return self._members[clusters[0]]
-        return np.sort(np.concatenate([np.empty(0, dtype=np.int32), *(self._members[k] for k in clusters)]))
+        members = np.concatenate([np.empty(0, dtype=np.int32), *(self._members[k] for k in clusters)])
+        # the stable sort finds that these are a few runs in order, and merges them
+        return np.sort(members, kind="stable")
 
     # ------------------------------------------------------------------------------------------- moves
 
@@ -145,30 +147,33 @@ class Clusters:
         if anchor_key is not None:
             anchors = Anchors(anchor_key, np.full(n_clusters, np.inf), np.full(n_clusters, -1, dtype=np.int64))
             kernels.find_anchors(self._labels, 0, anchors)
+        prepared = kernels.prepare(rule)
 
         def draw(rows: Block, part: slice) -> None:
-            kernels.draw_anchored(rows, rule, anchors, key, part.start, self._labels[part])
+            kernels.draw_anchored(rows, prepared, anchors, key, part.start, self._labels[part])
 
         self.passes.each_block(draw)
         counts = label_counts(self._labels, n_clusters)
         if not counts.all():
             self._labels = relabelled(self._labels, np.cumsum(counts > 0, dtype=np.int32) - 1)
+        self._members, self._everything = [], None  # as large as what takes their place
         self._gather()
         return counts
 
 
-def each_small_block(passes: Passes, task: Callable[[Block, slice], Any]) -> None:
-    """Call `task` on blocks of at most 1,024 rows: for what needs a table of all clusters."""
+def each_table(passes: Passes, rule: MixtureRule, task: Callable[[Block, Float64Array, slice], Any]) -> None:
+    """Call `task` on blocks of at most 1,024 rows, with their scores (m, K) and places."""
+    kernels = passes.kernels
+    prepared = kernels.prepare(rule)
 
     def cut_up(rows: Block, part: slice) -> None:
-        for start, stop in _small_ranges(part.stop - part.start):
-            task(cut(rows, start, stop), slice(part.start + start, part.start + stop))
+        n_rows = part.stop - part.start
+        for start, stop in even_ranges(n_rows, -(-n_rows // _SCORE_ROWS)):
+            some, table = cut(rows, start, stop), np.empty((stop - start, len(rule.offsets)))
+            kernels.scores(some, prepared, table)
+            task(some, table, slice(part.start + start, part.start + stop))
 
     passes.each_block(cut_up)
-
-
-def _small_ranges(n_rows: int) -> Iterator[tuple[int, int]]:
-    yield from even_ranges(n_rows, -(-n_rows // _SCORE_ROWS))
 
 
 def rough_labels(passes: Passes, n_clusters: int, generator: np.random.Generator) -> Labels:
@@ -194,14 +199,14 @@ def typical_spread(clusters: Clusters, otherwise: float) -> float:
     return spread if spread > _LEAST_SPREAD else otherwise
 
 
-def best_clusters(passes: Passes, rule: MixtureRule) -> Labels:
-    """The cluster with the highest score of each row (n,)."""
-    labels = np.empty(passes.points.n_rows, dtype=np.int32)
+def best_clusters(passes: Passes, rule: MixtureRule) -> Codes:
+    """The cluster with the highest score of each row (n,), in the smallest unsigned integers."""
+    labels = np.empty(passes.points.n_rows, dtype=np.min_scalar_type(len(rule.offsets) - 1))
 
-    def task(rows: Block, part: slice) -> None:
-        labels[part] = np.argmax(score_table(passes.kernels, rule, rows), axis=1)
+    def task(rows: Block, scores: Float64Array, part: slice) -> None:
+        labels[part] = np.argmax(scores, axis=1)
 
-    each_small_block(passes, task)
+    each_table(passes, rule, task)
     return labels
 
 
@@ -209,10 +214,10 @@ def responsibilities(passes: Passes, rule: MixtureRule) -> Float64Array:
     """The share of each cluster in each row (n, K)."""
     shares = np.empty((passes.points.n_rows, len(rule.offsets)))
 
-    def task(rows: Block, part: slice) -> None:
-        shares[part] = softmax(score_table(passes.kernels, rule, rows), axis=1)
+    def task(rows: Block, scores: Float64Array, part: slice) -> None:
+        shares[part] = softmax(scores, axis=1)
 
-    each_small_block(passes, task)
+    each_table(passes, rule, task)
     return shares
 
 
@@ -220,11 +225,10 @@ def log_evidence(passes: Passes, rule: MixtureRule, log_rest: Callable[[Any], Fl
     """log sum exp of the scores of each row (n,) and of `log_rest`, what is not in the rule."""
     evidence = np.empty(passes.points.n_rows)
 
-    def task(rows: Block, part: slice) -> None:
-        known = logsumexp(score_table(passes.kernels, rule, rows), axis=1)
-        evidence[part] = np.logaddexp(known, log_rest(as_float64(rows)))
+    def task(rows: Block, scores: Float64Array, part: slice) -> None:
+        evidence[part] = np.logaddexp(logsumexp(scores, axis=1), log_rest(as_float64(rows)))
 
-    each_small_block(passes, task)
+    each_table(passes, rule, task)
     return evidence
 
 

@@ -158,14 +158,26 @@ class SubLabels:
         """The sides of some rows."""
         return np.asarray(self.is_left[numbers])
 
-    def restart(self, rows: NumberedRows, generator: np.random.Generator) -> Sides:
-        """New sides of the rows of one set: halves across the longest axis of some of them, or by two random ones."""
+    def has_both(self, sets: NumberedRows) -> Sides:
+        """Whether each set (G,) has rows on both sides."""
+        n_left = sets.n_left(self.is_left)
+        return np.asarray((n_left > 0) & (n_left < np.diff(sets.starts)))
+
+    def parts(self, sets: NumberedRows) -> NumberedRows:
+        """The left and right rows of each set, both of which must be there."""
+        return sets.parted(self.is_left)
+
+    def restart(self, rows: NumberedRows, generator: np.random.Generator) -> bool:
+        """New sides of the rows of one set: halves across the longest axis of some of them, or by two random ones.
+
+        Returns whether there are rows on both.
+        """
         sides = np.ones(1, dtype=np.bool_)
         if len(rows.numbers) > 1:
             cut = _first_cut(rows.gathered(_some(rows, 0, generator)), generator)
             sides = rows.odds(AffineRule(np.stack([cut.axis, 0.0 * cut.axis]), np.array([-cut.threshold, 0.0]))) > 0.0
         self.is_left[rows.numbers] = sides
-        return sides
+        return bool(sides.any() and not sides.all())
 
     def redraw(
         self,
@@ -174,15 +186,13 @@ class SubLabels:
         laws: Parameters,
         weight_concentration: float,
         generator: np.random.Generator,
+        key: tuple[int, int],
     ) -> None:
         """Sides drawn in proportion to a weight, itself drawn given the present sides, times the density of each.
 
         `laws` are those of left and right of each set in turn.
         """
-        parts = [sets.numbers[sets.part(number)] for number in range(len(sets))]
-        n_left = np.array([np.count_nonzero(self.is_left[part]) for part in parts], dtype=np.float64)
+        n_left = sets.n_left(self.is_left).astype(np.float64)
         shares = generator.beta(weight_concentration + n_left, weight_concentration + sets.counts - n_left)
         log_weights = np.log(np.maximum(np.stack([shares, 1.0 - shares], axis=1), 1e-300))
-        odds = sets.odds(score_rule(component, laws, log_weights.ravel()))
-        for number, part in enumerate(parts):
-            self.is_left[part] = generator.random(len(part)) < expit(odds[sets.part(number)])
+        sets.draw_sides(score_rule(component, laws, log_weights.ravel()), key, self.is_left)

@@ -13,8 +13,11 @@ from armillary.exceptions import ParameterError
 from armillary.fitting.passes import Passes
 from armillary.geometry.sphere import angle
 from armillary.kernels.contract import AffineRule
-from armillary.points import Points
+from armillary.points import Points, even_ranges
 from armillary.validation import check_choice, unit_rows
+
+# Rows whose mass is added up together.
+_BLOCK_ROWS = 4096
 
 
 def check_init(
@@ -125,16 +128,31 @@ def _farthest(nearest: Float64Array, n_ignored: int) -> int:
 def _draw(
     points: Points, nearest: FloatArray | None, n_draws: int, generator: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Rows drawn by weight times `nearest`; none where all of that is 0."""
-    mass = np.ones(points.n_rows) if nearest is None else nearest.astype(np.float64)
-    if points.weights is not None:
-        mass *= points.weights
-    cumulative = np.cumsum(mass, out=mass)
+    """Rows drawn by weight times `nearest`; none where all of that is 0. First a block of rows, then one of them."""
+
+    def mass(start: int, stop: int) -> Float64Array:
+        own = np.ones(stop - start) if nearest is None else nearest[start:stop].astype(np.float64)
+        return own if points.weights is None else own * points.weights[start:stop]
+
+    blocks = even_ranges(points.n_rows, -(-points.n_rows // _BLOCK_ROWS))
+    cumulative = np.cumsum([mass(*block).sum() for block in blocks])
     uniforms = generator.random(n_draws)
     if cumulative[-1] <= 0.0:
         return np.empty(0, dtype=np.int64)
-    found = np.searchsorted(cumulative, uniforms * cumulative[-1], side="right")
-    # a uniform next to 1 can round up to the total; the last row that has mass takes it
+    targets = uniforms * cumulative[-1]
+    found = []
+    for block, target in zip(_reached(cumulative, targets), targets, strict=True):
+        before = cumulative[block - 1] if block else 0.0
+        found.append(blocks[block][0] + _reached(np.cumsum(mass(*blocks[block])), target - before))
+    return np.array(found, dtype=np.int64)
+
+
+def _reached(cumulative: Float64Array, targets: npt.ArrayLike) -> npt.NDArray[np.intp]:
+    """The first places whose sum is above the targets.
+
+    Rounding can leave a target at the total or above it, which the last place that has mass takes.
+    """
+    found = np.searchsorted(cumulative, targets, side="right")
     return np.minimum(found, np.searchsorted(cumulative, cumulative[-1], side="left"))
 
 

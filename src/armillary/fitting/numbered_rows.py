@@ -6,9 +6,9 @@ bits of a sum depend neither on the threads nor on the other sets that are summe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import Any, TypeAlias
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property, partial
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,13 @@ from armillary._typing import Float64Array, FloatArray
 from armillary.distributions.row_sets import scatter_of
 from armillary.distributions.tangent_gaussian import RowSums
 from armillary.fitting.passes import Passes
-from armillary.kernels.contract import AffineRule, Kernels, QuadraticRule
+from armillary.kernels.contract import AffineRule, QuadraticRule
 from armillary.points import Block, SparseBlock, even_ranges
 
 Numbers: TypeAlias = npt.NDArray[np.int32]
 MixtureRule: TypeAlias = AffineRule | QuadraticRule
+
+T = TypeVar("T")
 
 _PIECE_ROWS = 4096
 # Tasks for each thread: enough for an even share.
@@ -52,6 +54,8 @@ class NumberedRows:
         self._first_pieces = np.cumsum(n_pieces) - n_pieces
         within = np.arange(len(self._owners)) - self._first_pieces[self._owners]
         self._edges = np.append(starts[:-1][self._owners] + within * _PIECE_ROWS, starts[-1])
+        self._known: dict[Hashable, Any] = {}
+        self._last_sums: tuple[Float64Array, RowSums] | None = None  # base points, and the sums there
 
     @classmethod
     def of(cls, passes: Passes, sets: Sequence[Numbers], weights: Sequence[Float64Array] | None = None) -> NumberedRows:
@@ -116,7 +120,17 @@ class NumberedRows:
         return self._added(out)
 
     def tangent_sums(self, bases: Float64Array, *, with_scatter: bool = True, with_curvature: bool = False) -> RowSums:
-        """Sums seen from a base point (G, D) of each set, of dense rows."""
+        """Sums seen from a base point (G, D) of each set, of dense rows.
+
+        The last with a scatter and no curvature are remembered: sweeps end and begin with sums at the same points.
+        """
+        if with_curvature or not with_scatter:
+            return self._tangent_sums(bases, with_scatter, with_curvature)
+        if self._last_sums is None or not np.array_equal(self._last_sums[0], bases):
+            self._last_sums = bases.copy(), self._tangent_sums(bases, with_scatter, with_curvature)
+        return self._last_sums[1]
+
+    def _tangent_sums(self, bases: Float64Array, with_scatter: bool, with_curvature: bool) -> RowSums:
         kernels, n_pieces, n_features = self._passes.kernels, len(self._owners), bases.shape[1]
         shapes = (n_features,), (n_features, n_features), (), (), ()
         out = RowSums(*(np.empty((n_pieces, *shape)) for shape in shapes))
@@ -135,6 +149,13 @@ class NumberedRows:
 
         self._each_range(task)
         return RowSums(*(self._added(part) for part in out))
+
+    def once(self, name: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives, a function of these sets alone: made when it is first asked for by this name."""
+        if name not in self._known:
+            self._known[name] = make()
+        found: T = self._known[name]
+        return found
 
     def _each_range(self, task: Callable[[int, int], None]) -> None:
         """Call `task(first, last)` on ranges of pieces that cover all; they run side by side."""
@@ -175,42 +196,56 @@ class NumberedRows:
     def odds(self, rule: MixtureRule) -> Float64Array:
         """Of each row of set g the score of cluster 2 g of the rule less that of cluster 2 g + 1, (M,)."""
         values = np.empty(len(self.numbers))
-        kernels = self._passes.kernels
 
-        def task(first: int, last: int) -> None:
-            pairs = (2 * self._owners[first:last, None] + np.arange(2)).ravel()
-            if isinstance(rule, QuadraticRule):
-                rows, numbers, edges = self._lent(first, last)
-                here = values if self._is_in_place else values[self._edges[first] : self._edges[last]]
-                kernels.quadratic_odds(rows, numbers, edges, _clusters_of(rule, pairs), here)
-                return
-            for piece in range(first, last):
-                part = slice(self._edges[piece], self._edges[piece + 1])
-                two = pairs[2 * (piece - first) :][:2]
-                slopes = None if rule.slopes is None else rule.slopes[two]
-                own = AffineRule(rule.directions[two], rule.offsets[two], slopes=slopes)
-                table = score_table(kernels, own, self._passes.points.gather(self.numbers[part]))
-                values[part] = table[:, 0] - table[:, 1]
+        def keep(part: slice, odds: Float64Array) -> None:
+            values[part] = odds
 
-        self._each_range(task)
+        self._each_odds(rule, keep)
         return values
 
+    def draw_sides(self, rule: MixtureRule, key: tuple[int, int], is_left: npt.NDArray[np.bool_]) -> None:
+        """Redraw is_left[i] of each row i of the sets, with the odds of `odds` and the uniform philox(key, i)."""
 
-def _clusters_of(rule: QuadraticRule, clusters: npt.NDArray[np.int64]) -> QuadraticRule:
-    """The rule with these clusters, in this order."""
-    shifts, means = (None if field is None else field[clusters] for field in (rule.shifts, rule.means))
-    return QuadraticRule(rule.roots[clusters], rule.offsets[clusters], shifts, means, rule.volume)
+        def draw(part: slice, odds: Float64Array) -> None:
+            self._passes.kernels.draw_sides(self.numbers[part], odds, key, is_left)
 
+        self._each_odds(rule, draw)
 
-def score_table(kernels: Kernels, rule: MixtureRule, rows: Block) -> Float64Array:
-    """Scores (m, K) of a few rows."""
-    n_rows = len(rows.indptr) - 1 if isinstance(rows, SparseBlock) else len(rows)
-    table = np.empty((n_rows, len(rule.offsets)))
-    if isinstance(rule, QuadraticRule):
-        kernels.quadratic_scores(rows, rule, table)
-    else:
-        kernels.scores(rows, kernels.prepare(rule), table)
-    return table
+    def _each_odds(self, rule: MixtureRule, task: Callable[[slice, Float64Array], None]) -> None:
+        """Call `task` on the places of some rows and their log odds; side by side."""
+        kernels = self._passes.kernels
+
+        def affine(first: int, last: int, rule: AffineRule) -> None:
+            for piece in range(first, last):
+                part = slice(self._edges[piece], self._edges[piece + 1])
+                two = slice(2 * self._owners[piece], 2 * self._owners[piece] + 2)
+                slopes = None if rule.slopes is None else rule.slopes[two]
+                own = AffineRule(rule.directions[two], rule.offsets[two], slopes=slopes)
+                table = np.empty((part.stop - part.start, 2))
+                kernels.scores(self._passes.points.gather(self.numbers[part]), kernels.prepare(own), table)
+                task(part, table[:, 0] - table[:, 1])
+
+        def quadratic(first: int, last: int, prepared: Any) -> None:
+            rows, numbers, edges = self._lent(first, last)
+            odds = np.empty(edges[-1] - edges[0])
+            kernels.quadratic_odds(rows, numbers, edges, prepared, self._owners[first:last], odds)
+            task(slice(self._edges[first], self._edges[last]), odds)
+
+        if isinstance(rule, QuadraticRule):
+            self._each_range(partial(quadratic, prepared=kernels.prepare(rule)))
+        else:
+            self._each_range(partial(affine, rule=rule))
+
+    def parted(self, is_left: npt.NDArray[np.bool_]) -> NumberedRows:
+        """2 G sets: of each the rows with is_left[i], then the others. Both must be there."""
+        numbers = np.empty_like(self.numbers)
+        n_left = self._passes.kernels.part_rows(self.numbers, self.starts, is_left, numbers)
+        starts = np.append(np.stack([self.starts[:-1], self.starts[:-1] + n_left], axis=1).ravel(), self.starts[-1])
+        return NumberedRows(self._passes, numbers, starts)
+
+    def n_left(self, is_left: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """How many rows of each set have is_left[i], (G,)."""
+        return np.add.reduceat(is_left[self.numbers], self.starts[:-1], dtype=np.int64)
 
 
 def as_float64(rows: Block) -> Any:

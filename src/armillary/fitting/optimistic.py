@@ -13,8 +13,9 @@ Hence a sweep is a race of two ways to go on from row p:
     cautious     decide a block of rows one after the other from a table of their scores. A birth adds a column to the
                  table: one product for each later row of the block.
 
-A sweep after which nothing is born takes one optimistic pass. Blocks that had an event are followed by a cautious
-block, blocks that had none by ever larger optimistic ones, so the work wasted is at most a multiple of the work done.
+A sweep after which nothing is born takes one optimistic pass. Optimistic blocks that had an event are followed by a
+cautious block, and cautious ones go on until half of one passes without an event. Then all other rows are tried, and
+once that was wrong ever larger blocks, so the work wasted is at most a pass and a multiple of the work done.
 Nothing here is approximate: scores that a filter cannot tell apart are settled in float64 by one recipe, so labels
 equal the sequential ones to the last row, whatever the blocks, threads and representation.
 """
@@ -22,7 +23,7 @@ equal the sequential ones to the last row, whatever the blocks, threads and repr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ import numpy.typing as npt
 from armillary._typing import Float64Array, FloatArray
 from armillary.fitting.assignment import HardAssignment
 from armillary.fitting.passes import Passes
-from armillary.kernels.contract import AffineRule, Company, Exact, Halt, Recall
+from armillary.kernels.contract import AffineRule, Company, Exact, Halt, Recall, Seeds, Slots, Tracks
 from armillary.points import Block, SparseBlock, cut
 from armillary.statistics.directional import DirectionalStatistics
 from armillary.validation import UNIT_TOLERANCE
@@ -45,6 +46,9 @@ _CLOSED = -8.0
 # Columns by which a table of scores grows.
 _SPARE_COLUMNS = 32
 
+# What is remembered where there is no memory.
+_NO_TRACKS = Tracks(np.empty((0, 1)), np.empty(0), np.empty(0, dtype=np.int64), 1.0, True)
+
 Rows = npt.NDArray[np.int64]
 
 
@@ -54,6 +58,10 @@ class Memory(Protocol):
     @property
     def directions(self) -> Float64Array:
         """(T, D)."""
+
+    @property
+    def tracks(self) -> Tracks:
+        """The tracks as kernels have them."""
 
     @property
     def curve(self) -> tuple[Float64Array, Float64Array, Float64Array]:
@@ -103,40 +111,47 @@ class SequentialAssignment(HardAssignment):
         `has_company`: every slot has a row outside this sweep, so it stays open (a warm start, a new batch).
         Slots that end without rows are still in the outcome; `keep` drops them.
         """
-        order = _Order(passes, self._labels, directions, opening, has_company)
+        order = _Order(passes, self._labels, directions, opening)
+        if has_company:
+            order.last.fill(len(self._labels))
+        elif self._statistics is not None or self._labels.max(initial=-1) >= 0:
+            passes.kernels.last_rows(self._labels, order.slots_with_rows(self._statistics), order.last)
         n_rows = len(self._labels)
         n_changed = 0
         is_eventful = False
         statistics: DirectionalStatistics | None = None
-        position, window = 0, n_rows if len(directions) else 0
+        position, window, is_quiet = 0, n_rows, True
         while position < n_rows:
-            if window > 0 and order.is_open(position).any():
+            if is_quiet and order.is_open(position).any():
                 stop = min(n_rows, position + window)
                 rule, is_capped = order.rule(position)
-                if position == 0 and stop == n_rows:
-                    n_changed, statistics = self.sweep(passes, rule)
-                else:
+                if stop < n_rows:
                     passes.assign(rule, self._labels, rows=(position, stop))
-                reached, n_moved, has_refused = order.settle(position, stop, is_capped)
+                elif position > 0:
+                    _, statistics = passes.assign_and_sum(rule, self._labels, n_kept=position)
+                else:
+                    n_changed, statistics = self.sweep(passes, rule)
+                # sums of the bounded algorithm still have the rows that were refused
+                complete = None if self._is_bounded else statistics
+                position, n_moved, has_refused = order.settle(position, stop, is_capped, complete)
                 n_changed += n_moved
-                if reached == n_rows and not is_eventful:
-                    if has_refused or n_moved:  # the sums of the pass lack these rows, or have them elsewhere
-                        statistics = None
-                        self.forget_bounds()
+                if position < n_rows or has_refused or n_moved:
+                    statistics = None  # the sums of the pass lack rows, or have them elsewhere
+                if position == n_rows:
                     break
                 is_eventful = True
-                if reached == stop:
-                    position, window = stop, _GROWTH * window
+                if position == stop:
+                    window *= _GROWTH
                     continue
-                position = reached
+                window = _GROWTH * _CAUTIOUS_ROWS
                 self._labels[position:] = -1
             is_eventful = True
             stop = min(n_rows, position + _CAUTIOUS_ROWS)
-            n_events = order.walk(position, stop)
-            position, window = stop, 0 if n_events else max(_GROWTH * _CAUTIOUS_ROWS, window)
-        if is_eventful:
-            self.forget_bounds()
+            is_quiet = 2 * order.walk(position, stop) >= stop - position
+            position = stop
         if is_eventful or statistics is None:
+            self.forget_bounds()
+        if statistics is None:
             statistics = passes.sums(self._labels, order.n_slots)
         self._statistics = statistics
         return Sweep(order.directions, statistics, is_still=n_changed == 0 and not is_eventful)
@@ -151,10 +166,10 @@ class _Order:
         labels: npt.NDArray[np.int32],
         directions: Float64Array,
         opening: Opening,
-        has_company: bool,
     ) -> None:
         self.points = passes.points
         self.kernels = passes.kernels
+        self.is_narrow = passes.is_narrow
         self._labels = labels
         self.opening = opening
         self.max_open = np.iinfo(np.int64).max if opening.max_open is None else opening.max_open
@@ -164,9 +179,7 @@ class _Order:
         self.n_slots = len(directions)
         self._directions = np.array(directions, dtype=np.float64)
         n_rows = self.points.n_rows
-        self.last = np.full(self.n_slots, n_rows if has_company else -1, dtype=np.int64)
-        if not has_company:
-            self.kernels.last_rows(labels, self.last)
+        self.last = np.full(self.n_slots, -1, dtype=np.int64)
         self.first = np.full(self.n_slots, n_rows, dtype=np.int64)
 
     @property
@@ -177,6 +190,12 @@ class _Order:
     def is_open(self, position: int) -> npt.NDArray[np.bool_]:
         """Slots (K,) that a row from `position` on may find in company."""
         return (self.last >= position) | (self.first < position)
+
+    def slots_with_rows(self, statistics: DirectionalStatistics | None) -> npt.NDArray[np.bool_]:
+        """Slots (K,) that may have rows, by sums over all rows: rows of weight 0 do not show in them."""
+        if statistics is None or self.points.weights is not None:
+            return np.ones(self.n_slots, dtype=np.bool_)
+        return statistics.counts > 0.0
 
     # ------------------------------------------------------------------------------------------ optimistic
 
@@ -193,14 +212,16 @@ class _Order:
         is_capped = int((~is_closed).sum()) >= self.max_open
         return AffineRule(vectors, offsets, -np.inf if is_capped else self.opening.floor, is_closed), is_capped
 
-    def settle(self, start: int, stop: int, is_capped: bool) -> tuple[int, int, bool]:
-        """Decide the suspects among the rows start..stop just labelled.
+    def settle(
+        self, start: int, stop: int, is_capped: bool, statistics: DirectionalStatistics | None
+    ) -> tuple[int, int, bool]:
+        """Decide the suspects among the rows start..stop just labelled; `statistics` are those of all labels, or None.
 
         Returns the row up to which labels are right, how many suspects moved, and whether any row was refused.
         """
         labels, n_rows = self._labels[start:stop], self.points.n_rows
         settled = self.first.copy()
-        self.kernels.first_rows(labels, start, settled)
+        self.kernels.first_rows(labels, start, self.slots_with_rows(statistics), settled)
         # slots whose last row is here and which no row has taken before
         is_ending = (self.last >= start) & (self.last < stop) & (self.first >= start)
         is_leaving = is_ending & (settled > self.last)
@@ -210,8 +231,10 @@ class _Order:
         is_waking = is_leaving if is_capped else is_leaving[: self.n_tracks]
         limit = int(self.last[: len(is_waking)][is_waking].min(initial=limit))
 
-        refused = start + np.flatnonzero(labels < 0)
-        suspects = np.union1d(refused, self.last[is_lone])
+        refused = np.empty(0, dtype=np.int64)
+        if statistics is None or self.points.weights is not None or statistics.counts.sum() < n_rows:
+            refused = start + np.flatnonzero(labels < 0)
+        suspects = np.union1d(refused, self.last[is_lone]) if is_lone.any() else refused
         suspects = suspects[suspects < limit]
         n_moved = 0
         end = limit
@@ -249,16 +272,19 @@ class _Order:
     # -------------------------------------------------------------------------------------------- cautious
 
     def walk(self, start: int, stop: int) -> int:
-        """Decide the rows start..stop one after the other; return how many events there were."""
+        """Decide the rows start..stop one after the other; return how many came after the last event."""
         block = _Table(self, np.arange(start, stop), self.points.block(start, stop), self.first)
-        position, n_events = 0, 0
+        n_calm = block.walk_on() if self.is_narrow else self._walk(block)
+        self._labels[start:stop] = block.labels
+        self.first = block.first
+        return n_calm
+
+    def _walk(self, block: _Table) -> int:
+        position = calm_from = 0
         while True:
             position, halt, track = block.walk(position)
             if halt == Halt.END:
-                self._labels[start:stop] = block.labels
-                self.first = block.first
-                return n_events
-            n_events += 1
+                return position - calm_from
             if halt == Halt.REVIVAL:
                 slot, direction = track, block.revived(position, track)
             else:
@@ -269,6 +295,20 @@ class _Order:
             block.put(position, slot)
             block.fill_column(slot, position + 1)
             position += 1
+            calm_from = position
+
+    def slots(self, first: Rows, is_seed: npt.NDArray[np.bool_], n_new: int) -> Slots:
+        """The slots, with room for some new ones."""
+        return Slots(
+            _extended(self.directions, n_new, 0.0),
+            _extended(self.last, n_new, -1),
+            _extended(first, n_new, self.points.n_rows),
+            _extended(is_seed, n_new, False),
+        )
+
+    def take(self, slots: Slots, n_slots: int) -> None:
+        """Go on with the slots that a walk has left."""
+        self._directions, self.last, self.n_slots = slots.directions, slots.last[:n_slots], n_slots
 
     def _append(self) -> None:
         if self.n_slots == len(self._directions):
@@ -316,7 +356,10 @@ class _Table:
         if memory is None or len(memory.directions) == 0:
             nothing = np.empty((0, 2))
             return Recall(self._scores[:, :0], nothing, nothing, nothing, np.empty(0), 0.0, 0.0)
-        cosines, doubt = self._filter_scores(self._rows, memory.directions)
+        if np.array_equal(memory.directions, self._order.directions):  # nothing has moved yet
+            cosines, doubt = self._scores, self._doubt
+        else:
+            cosines, doubt = self._filter_scores(self._rows, memory.directions)
         return Recall(cosines, *memory.curve, memory.ceilings, doubt + self._order.norm_doubt, memory.curve_doubt)
 
     # ------------------------------------------------------------------------------------------------ walk
@@ -344,6 +387,47 @@ class _Table:
                 return position, Halt(halt), track
             exact = Exact(position, self._exact_scores(position), self._exact_recalls(position))
 
+    def walk_on(self) -> int:
+        """Decide all rows, births and revivals included, in compiled code; return how many came after the last."""
+        order, rows = self._order, np.asarray(self._rows)
+        memory, weights = order.opening.memory, order.points.weights
+        tracks = _NO_TRACKS if memory is None else memory.tracks
+        resultants = rows.astype(np.float64)
+        if weights is not None:
+            resultants *= weights[self.numbers][:, None]
+        alone = DirectionalStatistics(np.zeros(len(rows)), resultants)
+        seeds = Seeds(*alone.polar(otherwise=resultants))
+        exact = Exact(-1, np.empty(0), np.empty(0))
+        position, calm_from, n_new = 0, 0, _SPARE_COLUMNS
+        while True:
+            slots = order.slots(self.first, self._is_seed, n_new)
+            self._scores = _with_columns(self._scores, len(slots.last))
+            position, halt, n_slots, calm_from = order.kernels.walk_on(
+                position,
+                calm_from,
+                self.numbers,
+                rows,
+                seeds,
+                self._scores,
+                self.closing,
+                slots,
+                order.n_slots,
+                order.opening.floor,
+                order.max_open,
+                self._recall,
+                tracks,
+                exact,
+                self.labels,
+            )
+            order.take(slots, n_slots)
+            self.first, self._is_seed = slots.first[:n_slots], slots.is_seed[:n_slots]
+            if halt == Halt.END:
+                return position - calm_from
+            if halt == Halt.DOUBT:
+                exact = Exact(position, self._exact_scores(position), self._exact_recalls(position))
+            else:
+                n_new *= 2
+
     def _exact_scores(self, position: int) -> Float64Array:
         order = self._order
         out = np.empty((1, order.n_slots))
@@ -366,10 +450,8 @@ class _Table:
 
     def fill_column(self, slot: int, position: int) -> None:
         """Score the rows from `position` on with the direction that `slot` has now."""
-        n_columns = self._scores.shape[1]
-        if slot >= n_columns:
-            spare = np.empty((len(self.numbers), max(_SPARE_COLUMNS, n_columns)), self._scores.dtype)
-            self._scores = np.concatenate([self._scores, spare], axis=1)
+        if slot >= self._scores.shape[1]:
+            self._scores = _with_columns(self._scores, slot + max(_SPARE_COLUMNS, slot))
         if position < len(self.numbers):
             rows = cut(self._rows, position, len(self.numbers))
             column, self._doubt = self._filter_scores(rows, self._order.directions[slot : slot + 1])
@@ -427,6 +509,19 @@ class _Table:
         inside = slice(row.indptr[0], row.indptr[1])
         np.add.at(dense, row.indices[inside], weight * row.data[inside].astype(np.float64))
         return dense
+
+
+def _extended(values: npt.NDArray[Any], n_more: int, filling: Any) -> npt.NDArray[Any]:
+    """The values, and some more of them at the end."""
+    more = np.full((n_more, *values.shape[1:]), filling, dtype=values.dtype)
+    return np.concatenate([values, more])
+
+
+def _with_columns(table: FloatArray, n_columns: int) -> FloatArray:
+    """The table with at least so many columns, those that are new with any numbers."""
+    if table.shape[1] >= n_columns:
+        return table
+    return np.concatenate([table, np.empty((len(table), n_columns - table.shape[1]), table.dtype)], axis=1)
 
 
 def _unit(resultant: Float64Array) -> Float64Array:

@@ -1,8 +1,9 @@
 """One pass over the points: chunk, score, choose, accumulate.
 
-Dense rows go lane by lane (see points.lane_plan); each lane has partial sums of its own, added in lane order. CSR rows
-are labelled lane by lane too, but a K x D partial sum per lane would cost more than the rows: there each cluster is
-summed by one thread, in row order. Either way the bits do not depend on the number of threads.
+Dense rows go lane by lane (see points.lane_plan); each lane has partial sums of its own, added in lane order. From one
+lane of narrow rows to the next the threads go in compiled code. CSR rows are labelled lane by lane too, but a K x D
+partial sum per lane would cost more than the rows: there each cluster is summed by one thread, in row order. Either way
+the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -28,10 +29,14 @@ T = TypeVar("T")
 
 # Rows per BLAS product: 384 to 1,536 measured alike, and no slower than one product of all rows.
 _BLOCK_ROWS = 1024
+# Values of a block of rows that have bounds: most are passed over, so blocks are larger, but stay in the cache.
+_BOUNDED_VALUES = 1 << 20
 # Dense rows up to this wide are taken a lane at a time: the loops tile them themselves.
 _NARROW = 16
 # Rows worth a thread's while.
 _FEWEST_ROWS = 1024
+# Rows whose scores stand in a table together where a function of them is wanted.
+_TABLE_ROWS = 4096
 # Responsibilities of sparse rows held at a time: 4 MB.
 _SHARES_AT_ONCE = 1 << 19
 
@@ -52,6 +57,8 @@ class Passes:
         self.kernels = kernels
         self._workers = workers
         self._lent: DirectionalStatistics | None = None
+        self.is_narrow = not points.is_sparse and points.n_features <= _NARROW
+        self._lanes = points.short_lanes if self.is_narrow else points.lanes  # of labels and their sums
 
     @property
     def n_threads(self) -> int:
@@ -70,7 +77,10 @@ class Passes:
 
     def assign(self, rule: AffineRule, labels: Labels, rows: tuple[int, int] | None = None) -> None:
         """Write the best cluster of each row, or of the rows from..to `rows`, over `labels` (n,)."""
-        lanes = self.points.lanes if rows is None else self._even_lanes(*rows)
+        lanes = self._lanes if rows is None else self._even_lanes(*rows)
+        if self._is_flat:
+            self._assign_lanes(rule, labels, np.array(lanes, dtype=np.int64))
+            return
         prepared = self.kernels.prepare(rule)
 
         def task(lane: int) -> None:
@@ -79,12 +89,84 @@ class Passes:
 
         self._workers.run(task, len(lanes))
 
-    def assign_and_sum(self, rule: AffineRule, labels: Labels) -> tuple[int, DirectionalStatistics]:
-        """`assign`, then `sums`, reading dense rows only once. Also returns how many rows moved."""
+    def assign_and_sum(self, rule: AffineRule, labels: Labels, *, n_kept: int = 0) -> tuple[int, DirectionalStatistics]:
+        """`assign`, then `sums`, reading dense rows only once. Also returns how many rows moved.
+
+        The first `n_kept` rows keep their labels, which must not be negative.
+        """
+        if self._is_flat:
+            return self._assign_and_sum_lanes(rule, labels, n_kept)
+        if n_kept > 0:
+            before = labels[n_kept:].copy()
+            self.assign(rule, labels, rows=(n_kept, self.points.n_rows))
+            moved = (labels[n_kept:] >= 0) & (labels[n_kept:] != before)
+            return int(np.count_nonzero(moved)), self.sums(labels, len(rule.offsets))
         if self.points.is_sparse:
             return self._sweep(rule, labels), self.sums(labels, len(rule.offsets))
         total = DirectionalStatistics.zero(*rule.shape)
         return self._sweep(rule, labels, into=total), total
+
+    def names(
+        self,
+        rule: AffineRule,
+        names: npt.NDArray[np.int64],
+        is_present: npt.NDArray[np.bool_],
+        over: Labels | None = None,
+    ) -> npt.NDArray[np.int64]:
+        """The name (n,) of the best cluster of each row, of n rows of which only those present are here; -1 for the
+        others, and for rows that the rule refuses. Labels that are no longer wanted may be given to write `over`.
+        """
+        # passes over wide rows try the label that a row has first, so it must be one of these clusters
+        labels = over if over is not None and self._is_flat else np.full(self.points.n_rows, -1, dtype=np.int32)
+        named = np.empty(self.points.n_rows, dtype=np.int64)
+        if self._is_flat:
+            self._assign_lanes(rule, labels, self.points.short_lane_table, names=(names, named))
+        else:
+            self.assign(rule, labels)
+            np.take(np.append(names, -1), np.maximum(labels, -1), out=named)
+        if len(named) == len(is_present):
+            return named
+        everywhere = np.full(len(is_present), -1, dtype=np.int64)
+        everywhere[is_present] = named
+        return everywhere
+
+    def _assign_and_sum_lanes(self, rule: AffineRule, labels: Labels, n_kept: int) -> tuple[int, DirectionalStatistics]:
+        lanes = self.points.short_lane_table
+        sums = np.zeros((len(lanes), len(rule.offsets), self.points.n_features + 1))
+        n_changed = self._assign_lanes(rule, labels, lanes, n_kept, sums)
+        total = np.add.reduce(sums, axis=0)  # in the order of the lanes
+        return n_changed, DirectionalStatistics(total[:, -1].copy(), total[:, :-1].copy())
+
+    def _assign_lanes(
+        self,
+        rule: AffineRule,
+        labels: Labels,
+        lanes: npt.NDArray[np.int64],
+        n_kept: int = 0,
+        sums: Float64Array | None = None,
+        names: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None,
+    ) -> int:
+        """Assign narrow rows, and add them to the `sums` (L, K, D + 1) of their lanes; return how many moved.
+
+        Each thread goes from lane to lane in compiled code: Python between two lanes would take a third of the time
+        of a pass over 300,000 x 3 rows.
+        """
+        prepared = self.kernels.prepare(rule)
+        rows, weights = self.points.block(0, self.points.n_rows), self.points.weights
+        taken = np.zeros(1, dtype=np.int64)
+        n_changed = 0
+
+        def task(_: int) -> int:
+            return self.kernels.assign_lanes(
+                rows, prepared, labels, lanes, taken, n_kept=n_kept, weights=weights, sums=sums, names=names
+            )
+
+        def fold(n_moved: int) -> None:
+            nonlocal n_changed
+            n_changed += n_moved
+
+        self._workers.run(task, min(self._workers.n_threads, len(lanes)), fold)
+        return n_changed
 
     def reassign(self, rule: AffineRule, labels: Labels, bounds: Bounds | None = None) -> Moves:
         """`assign` that counts who moved. With `bounds`, rows they settle are passed over."""
@@ -120,7 +202,7 @@ class Passes:
             n_moved = 0
             moved = None if changed is None else np.zeros_like(changed)
             partial = None if into is None else DirectionalStatistics.zero(*rule.shape)
-            for rows, part in self._blocks(lane):
+            for rows, part in self._blocks_of(*self._lanes[lane], are_bounded=bounds is not None):
                 if bounds is not None:
                     n_moved += self.kernels.assign_bounded(rows, prepared, labels[part], moved, bounds(part))
                     if partial is not None:
@@ -143,30 +225,38 @@ class Passes:
             if into is not None and partial is not None:
                 _add_into(into, partial)
 
-        self._workers.run(task, len(self.points.lanes), fold)
+        self._workers.run(task, len(self._lanes), fold)
         return n_changed
 
     def sums(
         self, labels: Labels, n_clusters: int, is_wanted: npt.NDArray[np.bool_] | None = None
     ) -> DirectionalStatistics:
         """Statistics of the labelled rows; clusters that are not wanted stay zero."""
+        if self._is_flat:
+            # every row keeps its label
+            nowhere = AffineRule.cosines(np.zeros((n_clusters, self.points.n_features)))
+            everything = self._assign_and_sum_lanes(nowhere, labels, self.points.n_rows)[1]
+            if is_wanted is not None:
+                everything.counts[~is_wanted] = 0.0
+                everything.resultants[~is_wanted] = 0.0
+            return everything
         wanted = np.ones(n_clusters, dtype=np.bool_) if is_wanted is None else is_wanted
         total = DirectionalStatistics.zero(n_clusters, self.points.n_features)
         if self.points.is_sparse:
-            everything = slice(0, self.points.n_rows)
+            whole = slice(0, self.points.n_rows)
             rows = self.points.block(0, self.points.n_rows)
             sizes = np.bincount(np.maximum(labels, -1) + 1, minlength=n_clusters + 1)[1:]
             shares = _even_shares(sizes, wanted, 2 * self._workers.n_threads)
-            self._workers.run(lambda share: self._add(rows, everything, labels, shares[share], total), len(shares))
+            self._workers.run(lambda share: self._add(rows, whole, labels, shares[share], total), len(shares))
             return total
 
         def task(lane: int) -> DirectionalStatistics:
             partial = DirectionalStatistics.zero(n_clusters, self.points.n_features)
-            for rows, part in self._blocks(lane):
+            for rows, part in self._blocks_of(*self._lanes[lane]):
                 self._add(rows, part, labels, wanted, partial)
             return partial
 
-        self._workers.run(task, len(self.points.lanes), lambda partial: _add_into(total, partial))
+        self._workers.run(task, len(self._lanes), lambda partial: _add_into(total, partial))
         return total
 
     def total(self) -> DirectionalStatistics:
@@ -354,15 +444,17 @@ class Passes:
         return own
 
     def map_scores(self, rule: AffineRule, function: Callable[[FloatArray, slice], T]) -> list[T]:
-        """`function(scores, rows)` for every block of rows, in order: for what is not worth an (n, K) array."""
+        """`function(scores, rows)` for every few rows, in order: for what is not worth an (n, K) array."""
         prepared = self.kernels.prepare(rule)
 
         def task(lane: int) -> list[T]:
             results = []
             for rows, part in self._blocks(lane):
-                table = np.empty((part.stop - part.start, len(rule.offsets)), dtype=self.points.dtype)
-                self.kernels.scores(rows, prepared, table)
-                results.append(function(table, part))
+                n_rows = part.stop - part.start
+                for start, stop in even_ranges(n_rows, -(-n_rows // _TABLE_ROWS)):
+                    table = np.empty((stop - start, len(rule.offsets)), dtype=self.points.dtype)
+                    self.kernels.scores(cut(rows, start, stop), prepared, table)
+                    results.append(function(table, slice(part.start + start, part.start + stop)))
             return results
 
         gathered: list[T] = []
@@ -380,14 +472,20 @@ class Passes:
 
     # ---------------------------------------------------------------------------------------------- inside
 
+    @property
+    def _is_flat(self) -> bool:
+        """Whether the rows are narrow, and lie in one array as kernels take them."""
+        return self.is_narrow and self.points.is_unit
+
     def _blocks(self, lane: int) -> Iterator[tuple[Block, slice]]:
         return self._blocks_of(*self.points.lanes[lane])
 
-    def _blocks_of(self, first: int, last: int) -> Iterator[tuple[Block, slice]]:
+    def _blocks_of(self, first: int, last: int, *, are_bounded: bool = False) -> Iterator[tuple[Block, slice]]:
         if self.points.is_sparse or self.points.n_features <= _NARROW:
             yield self.points.block(first, last), slice(first, last)
             return
-        for start, stop in even_ranges(last - first, -(-(last - first) // _BLOCK_ROWS)):
+        n_together = max(_BLOCK_ROWS, _BOUNDED_VALUES // self.points.n_features) if are_bounded else _BLOCK_ROWS
+        for start, stop in even_ranges(last - first, -(-(last - first) // n_together)):
             part = slice(first + start, first + stop)
             yield self.points.block(part.start, part.stop), part
 

@@ -129,6 +129,7 @@ class Workers:
         while (call := self._calls.get()) is not None:
             work, done = call
             work()
+            del call, work  # they would keep the arrays of the last pass alive until the next
             done.put(None)
 
 

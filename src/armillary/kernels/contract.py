@@ -148,6 +148,22 @@ class Tracks(NamedTuple):
     is_exact: bool  # False: walks by the small-angle form
 
 
+class Slots(NamedTuple):
+    """K slots that rows may be in, and room for C - K that are opened by rows. Written by the walk."""
+
+    directions: Float64Array  # (C, D)
+    last: npt.NDArray[np.int64]  # (C,) as in `Company`; -1 where there is no slot yet
+    first: npt.NDArray[np.int64]  # (C,) as in `Company`; the number of rows where there is no slot yet
+    is_seed: npt.NDArray[np.bool_]  # (C,) whether the direction is that of its last row
+
+
+class Seeds(NamedTuple):
+    """What each of m rows makes of a slot that it has to itself."""
+
+    units: Float64Array  # (m, D) its direction
+    lengths: Float64Array  # (m,) of its resultant
+
+
 class Meeting(NamedTuple):
     """What the walks of tracks to rows come to."""
 
@@ -311,11 +327,17 @@ class ChainSteps(NamedTuple):
 class Kernels(Protocol):
     """What a device offers. Every function works on one block."""
 
-    def prepare(self, rule: AffineRule) -> Any:
-        """The rule in the device's own layout; done once per pass."""
+    def prepare(self, rule: AffineRule | QuadraticRule) -> Any:
+        """The rule in the device's own layout; done once per pass. Quadratic rules are for what says so."""
+
+    def are_unit(self, rows: FloatArray, tolerance: float) -> bool:
+        """A quick look at dense rows: True if all norms are surely 1 to within `tolerance`, False if that is not sure.
+
+        `validation.unit_block` decides for single rows, and must not contradict.
+        """
 
     def scores(self, rows: Block, rule: Any, out: FloatArray) -> None:
-        """Fill `out` (n, K) with scores, in the dtype of `out`."""
+        """Fill `out` (n, K) with scores, in the dtype of `out`; with a quadratic rule, dense rows and float64."""
 
     def own_scores(self, rows: Block, rule: Any, labels: npt.NDArray[np.int32], out: Float64Array) -> None:
         """Fill `out` (n,) with the score of each row under its own label."""
@@ -340,6 +362,27 @@ class Kernels(Protocol):
         resultants: Float64Array,
     ) -> int:
         """`assign_best`, then `add_rows` of every cluster, with the same bits: a device may read the rows only once."""
+
+    def assign_lanes(
+        self,
+        rows: Block,
+        rule: Any,
+        labels: npt.NDArray[np.int32],
+        lanes: npt.NDArray[np.int64],
+        taken: npt.NDArray[np.int64],
+        *,
+        n_kept: int = 0,
+        weights: Float64Array | None = None,
+        sums: Float64Array | None = None,
+        names: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None,
+    ) -> int:
+        """`assign_best` of lanes of narrow dense rows, row ranges (L, 2), with the next lane number in `taken` (1,).
+
+        Calls that share `taken`, side by side, never take the same lane. The first `n_kept` rows keep their labels.
+        Unless None, `sums` (L, K, D + 1) gets the rows of each lane added, resultants first and counts last, with the
+        bits of `add_rows`. Unless None, `names` are those of the clusters (K,), and an array (n,) that gets those of
+        the rows, -1 where they are refused. Returns how many rows of the lanes taken changed.
+        """
 
     def assign_bounded(
         self,
@@ -450,12 +493,23 @@ class Kernels(Protocol):
     def exact_scores(self, rows: Block, rule: Any, out: Float64Array) -> None:
         """Fill `out` (n, K) with the float64 scores that labels are defined by."""
 
-    def last_rows(self, labels: npt.NDArray[np.int32], last: npt.NDArray[np.int64]) -> None:
-        """Write the last row with each label; slots that no row has keep what `last` (K,) holds."""
+    def last_rows(
+        self, labels: npt.NDArray[np.int32], is_sought: npt.NDArray[np.bool_], last: npt.NDArray[np.int64]
+    ) -> None:
+        """Write the last row with each label; slots that no row has keep what `last` (K,) holds.
 
-    def first_rows(self, labels: npt.NDArray[np.int32], first_row: int, first: npt.NDArray[np.int64]) -> None:
-        """Lower `first` (K,) to the first row with each label, where that comes earlier. Row 0 of `labels` is
-        `first_row`; negative labels are passed over."""
+        Only labels in `is_sought` (K,) count: a label that no row has would be looked for in all rows.
+        """
+
+    def first_rows(
+        self,
+        labels: npt.NDArray[np.int32],
+        first_row: int,
+        is_sought: npt.NDArray[np.bool_],
+        first: npt.NDArray[np.int64],
+    ) -> None:
+        """Lower `first` (K,) to the first row with each label in `is_sought`, where that comes earlier. Row 0 of
+        `labels` is `first_row`; negative labels are passed over."""
 
     def walk(
         self,
@@ -483,6 +537,31 @@ class Kernels(Protocol):
         best of them. Ties: slots before tracks before a birth, the smaller number first.
 
         Returns the position where the walk halted, why, and the track of a revival (else -1).
+        """
+
+    def walk_on(
+        self,
+        start: int,
+        calm_from: int,
+        numbers: npt.NDArray[np.int64],
+        rows: FloatArray,
+        seeds: Seeds,
+        table: FloatArray,
+        closing: npt.NDArray[np.int32],
+        slots: Slots,
+        n_slots: int,
+        floor: float,
+        max_open: int,
+        recall: Recall,
+        tracks: Tracks,
+        exact: Exact,
+        labels: npt.NDArray[np.int32],
+    ) -> tuple[int, Halt, int, int]:
+        """`walk` over narrow dense rows (m, D) that goes on through births and revivals.
+
+        `table` (m, C) holds exact cosines, and gets those of new directions. Returns the position where the walk
+        halted, why, the number of slots now, and the position after the last event (`calm_from` if there was none). A
+        birth halts it only where there is no room for it.
         """
 
     def meet_tracks(self, tracks: Tracks, towards: Float64Array, lengths: Float64Array, rule: WeightRule) -> Meeting:
@@ -519,19 +598,40 @@ class Kernels(Protocol):
         `labels` (n,) must hold the labels that the sums were made with, none negative. Returns how many changed.
         """
 
-    def quadratic_scores(self, rows: Block, rule: QuadraticRule, out: Float64Array) -> None:
-        """Fill `out` (n, K) with the scores of dense rows, in float64."""
-
     def quadratic_odds(
         self,
         rows: FloatArray,
         numbers: npt.NDArray[np.int32],
         edges: npt.NDArray[np.int64],
-        rule: QuadraticRule,
+        rule: Any,
+        pairs: npt.NDArray[np.int64],
         out: Float64Array,
     ) -> None:
-        """Of P pieces of dense rows, as in `row_totals`, and a rule of 2 P clusters: fill out[edges[0]:edges[P]] with
-        the score of cluster 2 p less that of cluster 2 p + 1 of each row of piece p."""
+        """Fill `out` (edges[P] - edges[0],) with log odds of the rows of P pieces of dense rows, as in `row_totals`.
+
+        Of each row of piece p the score of cluster 2 pairs[p] less that of cluster 2 pairs[p] + 1, by a quadratic rule.
+        """
+
+    def draw_sides(
+        self,
+        numbers: npt.NDArray[np.int32],
+        odds: Float64Array,
+        key: tuple[int, int],
+        is_left: npt.NDArray[np.bool_],
+    ) -> None:
+        """Write philox(key, i) < 1 / (1 + exp(-odds)) over is_left[i] of each row i = numbers[m] with its odds[m]."""
+
+    def part_rows(
+        self,
+        numbers: npt.NDArray[np.int32],
+        starts: npt.NDArray[np.int64],
+        is_left: npt.NDArray[np.bool_],
+        out: npt.NDArray[np.int32],
+    ) -> npt.NDArray[np.int64]:
+        """Order the rows of each set numbers[starts[g]:starts[g + 1]] in `out`, those with is_left[i] first.
+
+        Else they stay as they were. Returns how many are left (G,).
+        """
 
     def group_rows(
         self, labels: npt.NDArray[np.int32], starts: npt.NDArray[np.int64], order: npt.NDArray[np.int32]
@@ -568,14 +668,14 @@ class Kernels(Protocol):
     def draw_anchored(
         self,
         rows: Block,
-        rule: QuadraticRule | AffineRule,
+        rule: Any,
         anchors: Anchors,
         key: tuple[int, int],
         first_row: int,
         labels: npt.NDArray[np.int32],
     ) -> None:
-        """Write one draw per dense row over `labels`, among the clusters that its priority allows; anchors stay.
+        """Write one draw per row over `labels`, among the clusters that its priority allows; anchors stay.
 
-        The label is the first k whose cumulative weight reaches u times the total, u = philox(key, row). A cluster
-        whose weight is below exp(-40) of the largest may count as 0.
+        The rule is of either kind. The label is the first k whose cumulative weight reaches u times the total,
+        u = philox(key, row). A cluster whose weight is below exp(-40) of the largest may count as 0.
         """

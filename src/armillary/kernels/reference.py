@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 from armillary._typing import Float64Array, FloatArray
 from armillary.distributions import bessel, gaussian_component, geodesic_walk, tangent_gaussian
@@ -26,6 +27,8 @@ from armillary.kernels.contract import (
     Meeting,
     QuadraticRule,
     Recall,
+    Seeds,
+    Slots,
     Tracks,
 )
 from armillary.kernels.reference_slices import add_slice_products as add_slice_products
@@ -37,6 +40,7 @@ from armillary.points import Block, SparseBlock
 _PHILOX_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _PHILOX_WEYL = (0x9E3779B9, 0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
+_taking = Lock()
 
 
 def _float64(rows: Block) -> Float64Array:
@@ -48,7 +52,7 @@ def _float64(rows: Block) -> Float64Array:
     return np.asarray(rows, dtype=np.float64)
 
 
-def prepare(rule: AffineRule) -> AffineRule:
+def prepare(rule: AffineRule | QuadraticRule) -> Any:
     """Nothing to prepare."""
     return rule
 
@@ -62,9 +66,14 @@ def _scores(rows: Block, rule: AffineRule) -> Float64Array:
     return np.asarray(total + rule.offsets)
 
 
-def scores(rows: Block, rule: AffineRule, out: FloatArray) -> None:
+def are_unit(rows: FloatArray, tolerance: float) -> bool:
+    """Never sure."""
+    return False
+
+
+def scores(rows: Block, rule: AffineRule | QuadraticRule, out: FloatArray) -> None:
     """Scores (n, K)."""
-    out[:] = _scores(rows, rule)
+    out[:] = _quadratic_scores(rows, rule) if isinstance(rule, QuadraticRule) else _scores(rows, rule)
 
 
 def own_scores(rows: Block, rule: AffineRule, labels: npt.NDArray[np.int32], out: Float64Array) -> None:
@@ -102,6 +111,38 @@ def assign_and_add(
     n_changed = assign_best(rows, rule, labels, changed)
     add_rows(rows, weights, labels, np.ones(len(counts), dtype=np.bool_), counts, resultants)
     return n_changed
+
+
+def assign_lanes(
+    rows: FloatArray,
+    rule: AffineRule,
+    labels: npt.NDArray[np.int32],
+    lanes: npt.NDArray[np.int64],
+    taken: npt.NDArray[np.int64],
+    *,
+    n_kept: int = 0,
+    weights: Float64Array | None = None,
+    sums: Float64Array | None = None,
+    names: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None,
+) -> int:
+    """Lane after lane."""
+    n_changed = 0
+    while (lane := _take_number(taken)) < len(lanes):
+        start, stop = lanes[lane]
+        first = max(start, n_kept)
+        n_changed += assign_best(rows[first:stop], rule, labels[first:stop], None) if first < stop else 0
+        if sums is not None:
+            every, part = np.ones(sums.shape[1], dtype=np.bool_), None if weights is None else weights[start:stop]
+            add_rows(rows[start:stop], part, labels[start:stop], every, sums[lane, :, -1], sums[lane, :, :-1])
+        if names is not None:
+            names[1][start:stop] = np.append(names[0], -1)[np.maximum(labels[start:stop], -1)]
+    return n_changed
+
+
+def _take_number(taken: npt.NDArray[np.int64]) -> int:
+    with _taking:
+        taken[0] += 1
+        return int(taken[0]) - 1
 
 
 def assign_bounded(
@@ -217,15 +258,17 @@ def exact_scores(rows: Block, rule: AffineRule, out: Float64Array) -> None:
     out[:] = _scores(rows, rule)
 
 
-def last_rows(labels: npt.NDArray[np.int32], last: npt.NDArray[np.int64]) -> None:
+def last_rows(labels: npt.NDArray[np.int32], is_sought: npt.NDArray[np.bool_], last: npt.NDArray[np.int64]) -> None:
     """Later rows overwrite earlier ones."""
-    is_set = labels >= 0
+    is_set = (labels >= 0) & is_sought[np.maximum(labels, 0)]
     np.maximum.at(last, labels[is_set], np.flatnonzero(is_set))
 
 
-def first_rows(labels: npt.NDArray[np.int32], first_row: int, first: npt.NDArray[np.int64]) -> None:
+def first_rows(
+    labels: npt.NDArray[np.int32], first_row: int, is_sought: npt.NDArray[np.bool_], first: npt.NDArray[np.int64]
+) -> None:
     """The least row number of each label."""
-    is_set = labels >= 0
+    is_set = (labels >= 0) & is_sought[np.maximum(labels, 0)]
     np.minimum.at(first, labels[is_set], first_row + np.flatnonzero(is_set))
 
 
@@ -272,6 +315,53 @@ def walk(
             return position, Halt.BIRTH, -1
         company.first[labels[position]] = min(company.first[labels[position]], row)
     return len(numbers), Halt.END, -1
+
+
+def walk_on(
+    start: int,
+    calm_from: int,
+    numbers: npt.NDArray[np.int64],
+    rows: FloatArray,
+    seeds: Seeds,
+    table: FloatArray,
+    closing: npt.NDArray[np.int32],
+    slots: Slots,
+    n_slots: int,
+    floor: float,
+    max_open: int,
+    recall: Recall,
+    tracks: Tracks,
+    exact: Exact,
+    labels: npt.NDArray[np.int32],
+) -> tuple[int, Halt, int, int]:
+    """A walk, an event, a walk, ..."""
+    position = start
+    while True:
+        company = Company(slots.last[:n_slots], slots.first[:n_slots])
+        position, halt, track = walk(
+            position, numbers, table, 0.0, closing, slots.is_seed, company, floor, max_open, recall, exact, labels
+        )
+        if halt in (Halt.END, Halt.DOUBT):
+            return position, halt, n_slots, calm_from
+        here, unit = slice(position, position + 1), seeds.units[position]
+        if halt == Halt.REVIVAL:
+            slot, one = track, slice(track, track + 1)
+            alone = tracks._replace(
+                directions=tracks.directions[one], weights=tracks.weights[one], steps=tracks.steps[one]
+            )
+            unit = meet_tracks(alone, seeds.units[here], seeds.lengths[here], "curvature").directions[0]
+        else:
+            lone = int(closing[position])
+            slot = lone if lone >= len(tracks.weights) and slots.first[lone] >= numbers[position] else n_slots
+        if slot == len(slots.directions):
+            return position, halt, n_slots, calm_from
+        n_slots = max(n_slots, slot + 1)
+        slots.directions[slot] = unit
+        labels[position] = slot
+        slots.first[slot] = min(slots.first[slot], numbers[position])
+        position += 1
+        calm_from = position
+        table[position:, slot] = _scores(rows[position:], AffineRule.cosines(unit[None]))[:, 0]
 
 
 def one_by_one(
@@ -401,13 +491,12 @@ def _move_collapsed(sums: CollapsedSums, k: int, row: Float64Array, projection: 
     sums.squares[k] = sums.resultants[:, k] @ sums.resultants[:, k]
 
 
-def quadratic_scores(rows: Block, rule: QuadraticRule, out: Float64Array) -> None:
+def _quadratic_scores(rows: Block, rule: QuadraticRule) -> Float64Array:
     """The log densities of the distributions, with weights for heights."""
     if rule.means is None:
         assert rule.shifts is not None, "a Gaussian has a mean"
-        out[:] = gaussian_component.scores(_float64(rows), rule.roots, rule.shifts, rule.offsets)
-    else:
-        out[:] = tangent_gaussian.scores(_float64(rows), rule.means, rule.roots, rule.offsets, rule.volume)
+        return gaussian_component.scores(_float64(rows), rule.roots, rule.shifts, rule.offsets)
+    return tangent_gaussian.scores(_float64(rows), rule.means, rule.roots, rule.offsets, rule.volume)
 
 
 def quadratic_odds(
@@ -415,13 +504,33 @@ def quadratic_odds(
     numbers: npt.NDArray[np.int32],
     edges: npt.NDArray[np.int64],
     rule: QuadraticRule,
+    pairs: npt.NDArray[np.int64],
     out: Float64Array,
 ) -> None:
     """All scores, of which two are taken."""
-    for piece, (start, stop) in enumerate(pairwise(edges)):
-        table = np.empty((stop - start, len(rule.offsets)))
-        quadratic_scores(rows[numbers[start:stop]], rule, table)
-        out[start:stop] = table[:, 2 * piece] - table[:, 2 * piece + 1]
+    for pair, (start, stop) in zip(pairs, pairwise(edges), strict=True):
+        table = _quadratic_scores(rows[numbers[start:stop]], rule)
+        out[start - edges[0] : stop - edges[0]] = table[:, 2 * pair] - table[:, 2 * pair + 1]
+
+
+def draw_sides(
+    numbers: npt.NDArray[np.int32], odds: Float64Array, key: tuple[int, int], is_left: npt.NDArray[np.bool_]
+) -> None:
+    """Uniforms below shares."""
+    is_left[numbers] = philox_uniform(key, numbers.astype(np.int64)) < expit(odds)
+
+
+def part_rows(
+    numbers: npt.NDArray[np.int32],
+    starts: npt.NDArray[np.int64],
+    is_left: npt.NDArray[np.bool_],
+    out: npt.NDArray[np.int32],
+) -> npt.NDArray[np.int64]:
+    """A stable sort of each set."""
+    for start, stop in pairwise(starts):
+        own = numbers[start:stop]
+        out[start:stop] = own[np.argsort(~is_left[own], kind="stable")]
+    return np.array([np.count_nonzero(is_left[numbers[start:stop]]) for start, stop in pairwise(starts)])
 
 
 def group_rows(labels: npt.NDArray[np.int32], starts: npt.NDArray[np.int64], order: npt.NDArray[np.int32]) -> None:
@@ -475,10 +584,7 @@ def draw_anchored(
 ) -> None:
     """Weights of the clusters that are allowed, cumulated."""
     table = np.empty((len(labels), len(rule.offsets)))
-    if isinstance(rule, QuadraticRule):
-        quadratic_scores(rows, rule, table)
-    else:
-        table[:] = _scores(rows, rule)
+    scores(rows, rule, table)
     numbers = first_row + np.arange(len(labels))
     own = philox_uniform(anchors.key, numbers)[:, None]
     is_allowed = anchors.priorities < own

@@ -17,7 +17,7 @@ from armillary._typing import Float64Array
 from armillary.distributions.components import Component, Parameters
 from armillary.fitting.dirichlet_process import Clusters, best_clusters, score_rule
 from armillary.fitting.kept_draws import KeptDraws
-from armillary.fitting.partitions import best_draw, expected_loss, label_counts, without_gaps
+from armillary.fitting.partitions import Codes, best_draw, expected_loss, label_counts, without_gaps
 from armillary.fitting.passes import Labels, Passes
 
 # Clusters with fewer rows than this share of the mean count may be left out; at most so many are tried.
@@ -44,10 +44,10 @@ def point_estimate(passes: Passes, component: Component, draws: KeptDraws, alpha
     del chosen, clusters  # their labels would be held along with those tried
     weights = counts / (passes.points.n_rows + alpha)
 
-    def labelled(kept: npt.NDArray[np.int64]) -> tuple[Labels, float]:
+    def labelled(kept: npt.NDArray[np.int64]) -> tuple[Codes, float]:
         some, shares = _some_of(laws, weights, kept)
         labels = best_clusters(passes, score_rule(component, some, np.log(shares)))
-        return labels, expected_loss(without_gaps(labels), draws, loss)
+        return labels, expected_loss(labels, draws, loss)
 
     kept = np.arange(len(counts))
     labels, least = labelled(kept)

@@ -39,9 +39,9 @@ from armillary.fitting.stopping import GainPerRow
 from armillary.geometry import sphere
 from armillary.geometry.rotation import mean_rotation
 from armillary.kernels.contract import AffineRule, Kernels, Meeting, Tracks
-from armillary.models._estimator import UnitVectorEstimator
+from armillary.models._estimator import UnitVectorEstimator, checked_points
 from armillary.models.dp_vmf_means import birth_floor, check_max_angle, cluster_price
-from armillary.points import Points, as_points
+from armillary.points import Points
 from armillary.statistics.directional import DirectionalStatistics
 from armillary.validation import (
     as_matrix,
@@ -188,7 +188,8 @@ class Recollection:
         self._kernels = kernels
         steps = state.steps_unseen
         self.directions = state.directions
-        self.curve: RevivalCurve = kernels.revival_curves(state.walkers(parameters), parameters.miss_price)
+        self.tracks = state.walkers(parameters)
+        self.curve: RevivalCurve = kernels.revival_curves(self.tracks, parameters.miss_price)
         self.curve_doubt = _CURVE_DOUBT
         # ddp_vmf_means.md, 4.3: S <= d + T Q + (1/w + T/beta)/2, and S <= 1 + T Q while d >= -1
         slack = 0.5 * (1.0 / state.weights + steps / parameters.drift_concentration)
@@ -208,7 +209,10 @@ class Recollection:
 
     def revive(self, tracks: npt.NDArray[np.int64], resultants: Float64Array) -> Float64Array:
         """The directions (P, D) of tracks (P,) whose only rows have these resultants (P, D)."""
-        return walk_to(self._state.select(tracks), resultants, self._parameters, self._kernels).directions
+        met = self._state.select(tracks)
+        statistics = DirectionalStatistics(np.zeros(len(resultants)), resultants)
+        towards, lengths = statistics.polar(otherwise=met.directions)
+        return walk_to(met, towards, lengths, self._parameters, self._kernels).directions
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,26 +225,27 @@ class Slots:
     weights: Float64Array  # (T,) of the tracks after the step
 
 
-def walk_to(tracks: State, resultants: Float64Array, parameters: Parameters, kernels: Kernels) -> Meeting:
-    """Where tracks (T,) go to meet resultants (T, D)."""
-    statistics = DirectionalStatistics(np.zeros(len(resultants)), resultants)
-    towards = statistics.directions(otherwise=tracks.directions)
-    return kernels.meet_tracks(tracks.walkers(parameters), towards, statistics.lengths, parameters.weight_rule)
+def walk_to(
+    tracks: State, towards: Float64Array, lengths: Float64Array, parameters: Parameters, kernels: Kernels
+) -> Meeting:
+    """Where tracks (T,) go to meet resultants of the directions `towards` (T, D) and `lengths` (T,)."""
+    return kernels.meet_tracks(tracks.walkers(parameters), towards, lengths, parameters.weight_rule)
 
 
 def update(sweep: Sweep, tracks: State, parameters: Parameters, kernels: Kernels) -> Slots:
     """Directions that maximise the objective for fixed labels: means of rows, for tracks drawn towards memory."""
     n_tracks, statistics = len(tracks.ids), sweep.statistics
-    directions = statistics.directions(otherwise=sweep.directions)
+    directions, lengths = statistics.polar(otherwise=sweep.directions)
     constants = np.full(len(directions), parameters.price)
     weights = tracks.weights.copy()
-    counts = statistics.counts[:n_tracks]
-    directions[:n_tracks] = tracks.directions
+    counts, lengths = statistics.counts[:n_tracks], lengths[:n_tracks]
     constants[:n_tracks] = np.where(counts > 0.0, tracks.steps_unseen * parameters.miss_price, 0.0)
     # rows of a track can cancel; it then stays where it was
-    met = np.flatnonzero(statistics.lengths[:n_tracks] > 1e-12 * counts)
+    met = np.flatnonzero(lengths > 1e-12 * counts)
+    towards = directions[met]
+    directions[:n_tracks] = tracks.directions
     if met.size:
-        meeting = walk_to(tracks.select(met), statistics.resultants[met], parameters, kernels)
+        meeting = walk_to(tracks.select(met), towards, lengths[met], parameters, kernels)
         directions[met], weights[met] = meeting.directions, meeting.weights
         constants[met] -= meeting.penalties
     return Slots(directions, statistics, constants, weights)
@@ -300,20 +305,21 @@ class _Frame:
         sweep = self._assignment.sweep_in_order(self._passes, self.state.directions, self._opening)
         is_kept = sweep.statistics.counts > 0.0
         is_kept[: len(self._tracks.ids)] = True  # a track without rows sleeps again
-        self._assignment.keep(is_kept)
-        kept = Sweep(sweep.directions[is_kept], sweep.statistics.select(is_kept), sweep.is_still)
-        self.state = update(kept, self._tracks, self._parameters, self._passes.kernels)
+        if not is_kept.all():
+            self._assignment.keep(is_kept)
+            sweep = Sweep(sweep.directions[is_kept], sweep.statistics.select(is_kept), sweep.is_still)
+        self.state = update(sweep, self._tracks, self._parameters, self._passes.kernels)
         self._is_settled = sweep.is_still
         return objective(self.state), self._is_settled
 
     def labels(self, passes: Passes, ids: npt.NDArray[np.int64], is_present: npt.NDArray[np.bool_]) -> IntArray:
         """Ids under the directions after the last sweep: the nearest of the clusters that have rows."""
-        if self._is_settled and passes.points is self._passes.points:
+        are_all_counted = passes.points is self._passes.points
+        if self._is_settled and are_all_counted:
             return self._assignment.names(ids, is_present)
         seen = np.flatnonzero(self.state.statistics.counts)
-        final = HardAssignment(passes.points.n_rows, is_bounded=False)
-        passes.assign(AffineRule.cosines(self.state.directions[seen]), final.labels)
-        return final.names(ids[seen], is_present)
+        over = self._assignment.labels if are_all_counted else None
+        return passes.names(AffineRule.cosines(self.state.directions[seen]), ids[seen], is_present, over)
 
 
 class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
@@ -563,7 +569,7 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
         if matrix.shape[0] == 0:
             return None, is_present, matrix.shape[1]
         # all weight may be on rows that are missing: that is a step without rows, not an error
-        return replace(as_points(matrix, self._who), weights=weights), is_present, matrix.shape[1]
+        return replace(checked_points(matrix, self._who), weights=weights), is_present, matrix.shape[1]
 
     def _state(self) -> State:
         return State(

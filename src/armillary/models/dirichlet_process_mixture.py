@@ -406,7 +406,7 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         """The most probable cluster of each row of X (n,), int32, under the weights, means and covariances fitted."""
         points = self._points(X, is_new=False)
         with self._passes(points) as passes:
-            return best_clusters(passes, self._rule())
+            return best_clusters(passes, self._rule()).astype(np.int32)
 
     def predict_proba(self, X: Any) -> Float64Array:
         """The probability of each cluster for each row of X (n, K)."""

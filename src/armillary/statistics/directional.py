@@ -60,12 +60,19 @@ class DirectionalStatistics:
 
     def directions(self, otherwise: Float64Array) -> Float64Array:
         """Unit resultants (K, D). Rows can cancel; the direction is then undefined and `otherwise` (K, D) is kept."""
+        return self.polar(otherwise)[0]
+
+    def polar(self, otherwise: Float64Array) -> tuple[Float64Array, Float64Array]:
+        """`directions` and `lengths`."""
         scaled, norms, factors = self._scaled()
+        lengths = norms / factors
         # below this the resultant is the rounding of the sum, not a direction
-        has_direction = norms / factors > 1e-12 * np.maximum(self.counts, 0.0)
+        has_direction = lengths > 1e-12 * np.maximum(self.counts, 0.0)
+        if has_direction.all():
+            return scaled / norms[:, None], lengths
         unit = scaled / np.where(has_direction, norms, 1.0)[:, None]
         unit[~has_direction] = otherwise[~has_direction]
-        return unit
+        return unit, lengths
 
     def _scaled(self) -> tuple[Float64Array, Float64Array, Float64Array]:
         """Resultants (K, D) times powers of two, their norms (K,), and the powers: squares stay in range.

@@ -6,10 +6,7 @@ run blocks side by side. BLAS must be held to one thread per worker for that (wo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from threading import RLock
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -30,147 +27,37 @@ from armillary.kernels.contract import (
     Tracks,
 )
 from armillary.kernels.cpu import bounds as bound_kernels
-from armillary.kernels.cpu import choose, dense, gibbs, quadratic, sequential, slices, sparse, walks
-from armillary.kernels.cpu.simd import CACHE_LINE
+from armillary.kernels.cpu import choose, dense, gibbs, quadratic, rules, sequential, slices, sparse, walks, wide
+from armillary.kernels.cpu import tangent_sums as tangents
+from armillary.kernels.cpu.rules import PreparedRule
 from armillary.points import Block, SparseBlock, cut
 
 # Up to this many columns the compiled tile loop beats BLAS (see benchmarks/kernels.py).
 SMALL_DIMENSION = 16
-# 2^-24: half a unit in the last place of a float32.
-_HALF_ULP = 2.0**-24
+# Up to this many columns rows in vector lanes beat BLAS: their tiles stay in the second-level cache (the same table).
+LARGE_DIMENSION = 2048
 # Rows count as unit within this (validation.UNIT_TOLERANCE of float32), which widens bounds on angles.
 _NORM_DOUBT = 2.5e-6
 
-_T = TypeVar("_T")
-_making = RLock()
 
-
-class _made_once(cached_property[_T]):  # noqa: N801 (a decorator)
-    """A cached property of which threads that want it at the same time make one, not one each: it may be large."""
-
-    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
-        with _making:
-            return super().__get__(instance, owner)
-
-
-@dataclass(frozen=True, eq=False)
-class PreparedRule:
-    """An affine rule with the doubt of float32 scores; the layouts that loops want are made when first asked for."""
-
-    rule: AffineRule
-    directions: Float64Array  # (K, D)
-    slopes: Float64Array  # (K,)
-    offsets: Float64Array  # (K,)
-    offsets32: npt.NDArray[np.float32]  # (K,)
-    longest: float  # vector
-    farthest: float  # offset from 0
-    margin_constant: float
-    margin_per_term: float
-    floor: float
-    is_rival: npt.NDArray[np.bool_]  # (K,)
-
-    def bar(self, margin: np.float32) -> np.float32:
-        """A float32 score above it is surely not below the floor."""
-        if self.floor == -np.inf:
-            return np.float32(-np.inf)
-        return np.nextafter(np.float32(self.floor + margin), np.float32(np.inf))
-
-    def pit(self, margin: np.float32) -> np.float32:
-        """A float32 score below it is surely below the floor."""
-        if self.floor == -np.inf:
-            return np.float32(-np.inf)
-        return np.nextafter(np.float32(self.floor - margin), np.float32(-np.inf))
-
-    def margin(self, n_terms: int) -> np.float32:
-        """Twice the error bound of a float32 score: `n_terms` products in any order, then the offset."""
-        return np.float32(self.margin_constant + n_terms * self.margin_per_term)
-
-    @_made_once
-    def vectors(self) -> Float64Array:
-        """(K, D)."""
-        return np.ascontiguousarray(self.rule.vectors, dtype=np.float64)
-
-    @_made_once
-    def vectors32(self) -> npt.NDArray[np.float32]:
-        """(K, D)."""
-        return self.vectors.astype(np.float32)
-
-    @_made_once
-    def narrow(self) -> tuple[Any, ...]:
-        """What the loops over narrow rows want of a rule.
-
-        First float32 vectors and offsets (K, D + 1); hopeless ones fill up the last that are scored together.
-        """
-        n_clusters, n_features = self.vectors.shape
-        together = dense.clusters_together(n_features)
-        padded = np.zeros((-(-n_clusters // together) * together, n_features + 1), np.float32)
-        padded[:n_clusters, :-1] = self.vectors
-        padded[:n_clusters, -1] = self.offsets
-        padded[n_clusters:, -1] = -np.inf
-        # products are added to the offset: each addition rounds at its size too
-        margin = np.float32(self.margin(n_features) + 2.0 * _HALF_ULP * n_features * self.farthest)
-        levels = self.floor, self.pit(margin), self.bar(margin)
-        return padded, margin, self.vectors, self.offsets, *levels, self.is_rival
-
-    @_made_once
-    def matrix32(self) -> npt.NDArray[np.float32]:
-        """(D, K), for BLAS."""
-        return np.ascontiguousarray(self.vectors32.T)
-
-    @_made_once
-    def padded32(self) -> npt.NDArray[np.float32]:
-        """(D, K) for labels of CSR rows."""
-        # in whole cache lines: in the units of float64 the labels of 20 clusters take a tenth longer
-        return self._padded(np.dtype(np.float32), CACHE_LINE // 4)
-
-    @_made_once
-    def padded(self) -> Float64Array:
-        """(D, K) for scores of CSR rows."""
-        return self._padded(np.dtype(np.float64), sparse.COLUMN_UNIT)
-
-    def _padded(self, dtype: np.dtype[Any], unit: int) -> npt.NDArray[Any]:
-        """(D, K) with columns of no meaning up to a multiple of `unit`; it starts where a cache line does."""
-        n_clusters, n_features = self.rule.shape
-        n_columns = -(-n_clusters // unit) * unit
-        line = CACHE_LINE // dtype.itemsize
-        room = np.empty(n_features * n_columns + line, dtype)
-        start = -(room.ctypes.data // dtype.itemsize) % line
-        padded = room[start : start + n_features * n_columns].reshape(n_features, n_columns)
-        sparse.transpose(self.directions, self.slopes, padded)
-        return padded
-
-    @_made_once
-    def matrix(self) -> Float64Array:
-        """(D, K), for BLAS in float64."""
-        return np.ascontiguousarray(self.vectors.T)
-
-
-def prepare(rule: AffineRule) -> PreparedRule:
+def prepare(rule: AffineRule | QuadraticRule) -> Any:
     """Done once per pass."""
-    directions = np.ascontiguousarray(rule.directions, dtype=np.float64)
-    offsets = np.ascontiguousarray(rule.offsets, dtype=np.float64)
-    slopes = np.ones(len(offsets)) if rule.slopes is None else np.ascontiguousarray(rule.slopes, dtype=np.float64)
-    longest = float(np.sqrt((slopes**2 * np.vecdot(directions, directions)).max(initial=0.0)))
-    farthest = float(np.abs(offsets).max(initial=0.0))
-    # |error| <= (n + 2) u |x| |v| for the products and the casts of both factors, 2 u |b| for the offset
-    return PreparedRule(
-        rule,
-        directions,
-        slopes,
-        offsets,
-        offsets.astype(np.float32),
-        longest,
-        farthest,
-        margin_constant=2.0 * _HALF_ULP * (4.0 * longest + 3.0 * farthest),
-        margin_per_term=2.0 * _HALF_ULP * longest,
-        floor=rule.floor,
-        is_rival=np.zeros(len(offsets), np.bool_) if rule.is_rival is None else rule.is_rival,
-    )
+    return quadratic.prepare(rule) if isinstance(rule, QuadraticRule) else rules.prepare(rule)
 
 
-def scores(rows: Block, rule: PreparedRule, out: FloatArray) -> None:
+def are_unit(rows: FloatArray, tolerance: float) -> bool:
+    """Whether the norms of dense rows are surely 1 to within `tolerance`; never sure of wide ones."""
+    n_features = rows.shape[1]
+    # squared norms of this look and of the gate's are off by the rounding of at most D + 1 numbers up to 1 each
+    within = tolerance - 2.0 * (n_features + 1) * float(np.finfo(rows.dtype).epsneg)
+    return _is_narrow(rows) and within > 0.0 and bool(dense.small(n_features).are_unit(rows, rows.dtype.type(within)))
+
+
+def scores(rows: Block, rule: PreparedRule | quadratic.Forms, out: FloatArray) -> None:
     """Fill `out` (n, K) with scores, computed in the dtype of `out`."""
-    if isinstance(rows, SparseBlock):
+    if isinstance(rule, quadratic.Forms):
+        quadratic.scores(rows, rule, out)
+    elif isinstance(rows, SparseBlock):
         sparse.scores(*rows[:3], rule.padded32 if out.dtype == np.float32 else rule.padded, rule.offsets, out)
     elif rows.shape[1] <= SMALL_DIMENSION:
         dense.small(rows.shape[1]).scores(rows, rule.vectors, rule.offsets, out)
@@ -199,6 +86,8 @@ def assign_best(
     """Write the arg max over `labels`; return how many rows changed."""
     if _is_narrow(rows):
         return _assign_narrow(rows, rule, labels, changed, None, None, None)
+    if _is_wide(rows):
+        return _assign_wide(rows, rule, None, labels, changed)
     return _assign_listed(rows, rule, None, labels, changed, None)
 
 
@@ -211,9 +100,11 @@ def assign_and_add(
     counts: Float64Array,
     resultants: Float64Array,
 ) -> int:
-    """`assign_best`, then `add_rows` of every cluster, with the same bits; narrow rows are read once."""
+    """`assign_best`, then `add_rows` of every cluster, with the same bits; dense rows are read once."""
     if _is_narrow(rows):
         return _assign_narrow(rows, rule, labels, changed, weights, counts, resultants)
+    if _is_wide(rows):
+        return _assign_wide(rows, rule, None, labels, changed, sums=(weights, counts, resultants))
     n_changed = _assign_listed(rows, rule, None, labels, changed, None)
     add_rows(rows, weights, labels, np.ones(len(counts), np.bool_), counts, resultants)
     return n_changed
@@ -221,6 +112,10 @@ def assign_and_add(
 
 def _is_narrow(rows: Block) -> TypeGuard[FloatArray]:
     return not isinstance(rows, SparseBlock) and rows.shape[1] <= SMALL_DIMENSION
+
+
+def _is_wide(rows: Block) -> TypeGuard[FloatArray]:
+    return not isinstance(rows, SparseBlock) and SMALL_DIMENSION < rows.shape[1] <= LARGE_DIMENSION
 
 
 def _assign_narrow(
@@ -233,8 +128,72 @@ def _assign_narrow(
     resultants: Float64Array | None,
 ) -> int:
     """Labels and, unless `counts` is None, sums."""
-    assign = dense.small(rows.shape[1]).assign_best
-    return assign(rows, *rule.narrow, labels, changed, weights, counts, resultants)
+    whole, taken = np.array([[0, len(rows)]]), np.zeros(1, np.int64)
+    sums = None if counts is None else np.zeros((1, len(counts), rows.shape[1] + 1))
+    assign = dense.small(rows.shape[1]).assign_lanes
+    n_changed = int(assign(rows, *rule.narrow, labels, changed, whole, taken, 0, weights, sums, None))
+    if sums is not None and counts is not None and resultants is not None:
+        counts += sums[0, :, -1]
+        resultants += sums[0, :, :-1]
+    return n_changed
+
+
+def assign_lanes(
+    rows: FloatArray,
+    rule: PreparedRule,
+    labels: npt.NDArray[np.int32],
+    lanes: npt.NDArray[np.int64],
+    taken: npt.NDArray[np.int64],
+    *,
+    n_kept: int = 0,
+    weights: Float64Array | None = None,
+    sums: Float64Array | None = None,
+    names: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None,
+) -> int:
+    """Label, and add or name, the rows of lanes that no other thread has taken."""
+    assign = dense.small(rows.shape[1]).assign_lanes
+    return int(assign(rows, *rule.narrow, labels, None, lanes, taken, n_kept, weights, sums, names))
+
+
+def _assign_wide(
+    rows: FloatArray,
+    rule: PreparedRule,
+    numbers: npt.NDArray[np.int64] | None,
+    labels: npt.NDArray[np.int32],
+    changed: npt.NDArray[np.int64] | None,
+    angles: AngleBounds | None = None,
+    sums: tuple[Float64Array | None, Float64Array, Float64Array] | None = None,
+) -> int:
+    """Labels of the rows in `numbers` (None: all) and, unless None, bounds, and weighted sums of all rows."""
+    screen, exact, doubt = _wide(rule)
+    own, other = (None, None) if angles is None else (angles.own, angles.other)
+    weights, counts, resultants = sums or (None, None, None)
+    is_wanted = None if counts is None else np.ones(len(counts), np.bool_)
+    return int(
+        wide.assign_best(
+            np.ascontiguousarray(rows),
+            numbers,
+            *rule.everyone,
+            screen,
+            exact,
+            labels,
+            changed,
+            own,
+            other,
+            doubt,
+            weights,
+            is_wanted,
+            counts,
+            resultants,
+        )
+    )
+
+
+def _wide(rule: PreparedRule) -> tuple[Any, Any, float]:
+    """What filters the scores of wide rows, what settles them, and the doubt of a cosine."""
+    margin = rule.margin(rule.rule.shape[1])
+    exact = rule.vectors, rule.offsets, rule.floor, rule.bar(margin), rule.is_rival
+    return (rule.vectors32, margin), exact, float(margin) + _NORM_DOUBT
 
 
 def assign_bounded(
@@ -255,11 +214,38 @@ def assign_bounded(
         angles.second_largest,
         angles.widest,
         angles.reach,
+        _no_circle(len(rule.offsets)) if isinstance(rows, SparseBlock) else rule.circle,
         active,
     )
     if n_active == 0:
         return 0
+    if _is_wide(rows):
+        return _assign_near(np.ascontiguousarray(rows), rule, active[:n_active], labels, changed, angles)
     return _assign_listed(rows, rule, active[:n_active], labels, changed, angles)
+
+
+def _no_circle(n_clusters: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Neighbours that rule out nothing: documents lie so far from their directions that no cluster is too far."""
+    return np.zeros((n_clusters, 1), np.int32), np.zeros((n_clusters, 2), np.float32), np.zeros(1, np.float32)
+
+
+def _assign_near(
+    rows: FloatArray,
+    rule: PreparedRule,
+    active: npt.NDArray[np.int64],
+    labels: npt.NDArray[np.int32],
+    changed: npt.NDArray[np.int64] | None,
+    angles: AngleBounds,
+) -> int:
+    """Labels of the rows in `active`, each from the clusters that may be nearer than its own."""
+    screen, exact, doubt = _wide(rule)
+    others = np.empty_like(active)
+    n_changed, n_left = wide.assign_near(
+        rows, active, rule.circle, screen, exact, angles.reach, labels, changed, angles.own, angles.other, doubt, others
+    )
+    if n_left:
+        n_changed += _assign_wide(rows, rule, others[:n_left], labels, changed, angles)
+    return int(n_changed)
 
 
 def _assign_listed(
@@ -470,6 +456,7 @@ def exact_scores(rows: Block, rule: PreparedRule, out: Float64Array) -> None:
 last_rows = sequential.last_rows
 first_rows = sequential.first_rows
 walk = sequential.walk
+walk_on = sequential.walk_on
 
 
 def meet_tracks(tracks: Tracks, towards: Float64Array, lengths: Float64Array, rule: WeightRule) -> Meeting:
@@ -493,29 +480,29 @@ def revival_curves(tracks: Tracks, miss_price: float) -> RevivalCurve:
 
 
 gibbs_sweep = gibbs.gibbs_sweep
-quadratic_scores = quadratic.scores
 find_anchors = quadratic.find_anchors
-tangent_sums = quadratic.tangent_sums
+tangent_sums = tangents.tangent_sums
 quadratic_odds = quadratic.quadratic_odds
 group_rows = quadratic.group_rows
+part_rows = quadratic.part_rows
+draw_sides = quadratic.draw_sides
 row_totals = quadratic.row_totals
 
 
 def draw_anchored(
     rows: Block,
-    rule: QuadraticRule | AffineRule,
+    rule: PreparedRule | quadratic.Forms,
     anchors: Anchors,
     key: tuple[int, int],
     first_row: int,
     labels: npt.NDArray[np.int32],
 ) -> None:
     """One draw per row among the clusters that its priority allows."""
-    if isinstance(rule, QuadraticRule):
+    if isinstance(rule, quadratic.Forms):
         quadratic.draw_anchored(rows, rule, anchors, key, first_row, labels)
         return
-    prepared = prepare(rule)
 
     def fill(part: slice, table: Float64Array) -> None:
-        scores(cut(rows, part.start, part.stop), prepared, table)
+        scores(cut(rows, part.start, part.stop), rule, table)
 
     quadratic.choose_anchored(fill, len(rule.offsets), anchors, key, first_row, labels)

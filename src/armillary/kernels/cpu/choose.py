@@ -45,6 +45,23 @@ def settle_among_all(row, vectors, offsets):
     return label
 
 
+@kernel
+def decide(rows, i, vectors, offsets, floor, is_rival):
+    """The label of row i by float64 scores alone; -1 refuses it."""
+    best = -np.inf
+    label = 0
+    for k in range(vectors.shape[0]):
+        # `exact_score`: a view of each row and vector would take four times as long
+        score = 0.0
+        for d in range(vectors.shape[1]):
+            score += np.float64(rows[i, d]) * vectors[k, d]
+        score += offsets[k]
+        if score > best:
+            best = score
+            label = k
+    return -1 if is_rival[label] or best < floor else label
+
+
 @kernel(fastmath=FILTER)
 def best_and_close(scores, margin):
     """The largest score, its first index, and how many scores lie within `margin` of it."""
@@ -89,6 +106,16 @@ def record(label, row, labels, changed):
     if before >= 0:
         changed[before] += 1
     return 1
+
+
+@kernel
+def record_moves(before, labels, changed):
+    """Count the clusters that rows with new labels have left and entered."""
+    for i in range(labels.shape[0]):
+        if labels[i] >= 0 and labels[i] != before[i]:
+            changed[labels[i]] += 1
+            if before[i] >= 0:
+                changed[before[i]] += 1
 
 
 @kernel

@@ -11,15 +11,16 @@ import numpy as np
 
 from armillary.kernels.contract import Halt
 from armillary.kernels.cpu._jit import kernel
+from armillary.kernels.cpu.walks import meet
 
 _END, _BIRTH, _REVIVAL, _DOUBT = (int(halt) for halt in Halt)
 
 
 @kernel
-def last_rows(labels, last):
+def last_rows(labels, is_sought, last):
     """The last row with each label; slots that no row has keep what they hold."""
-    is_found = np.zeros(last.shape[0], np.bool_)
-    n_missing = last.shape[0]
+    is_found = ~is_sought
+    n_missing = is_sought.sum()
     i = labels.shape[0] - 1
     while i >= 0 and n_missing > 0:
         k = labels[i]
@@ -31,9 +32,9 @@ def last_rows(labels, last):
 
 
 @kernel
-def first_rows(labels, first_row, first):
+def first_rows(labels, first_row, is_sought, first):
     """Lower `first` to the first row with each label; row 0 of `labels` has the number `first_row`."""
-    is_found = first < first_row
+    is_found = (first < first_row) | ~is_sought
     n_missing = first.shape[0] - is_found.sum()
     i = 0
     while i < labels.shape[0] and n_missing > 0:
@@ -127,3 +128,59 @@ def walk(start, numbers, table, doubt, closing, is_seed, company, floor, max_ope
             return r, _BIRTH, -1
         first[labels[r]] = min(first[labels[r]], i)
     return numbers.shape[0], _END, -1
+
+
+@kernel
+def walk_on(
+    start,
+    calm_from,
+    numbers,
+    rows,
+    seeds,
+    table,
+    closing,
+    slots,
+    n_slots,
+    floor,
+    max_open,
+    recall,
+    tracks,
+    exact,
+    labels,
+):
+    """See `kernels/contract.py`."""
+    units, lengths = seeds
+    directions, last, first, is_seed = slots
+    memory, weights, steps, drift, is_exact = tracks
+    n_tracks = len(weights)
+    end, penalty, weight = np.empty((1, rows.shape[1])), np.empty(1), np.empty(1)
+    position = start
+    while True:
+        company = last[:n_slots], first[:n_slots]
+        position, halt, track = walk(
+            position, numbers, table, 0.0, closing, is_seed, company, floor, max_open, recall, exact, labels
+        )
+        if halt in (_END, _DOUBT):
+            break
+        if halt == _REVIVAL:
+            slot, t, r = track, slice(track, track + 1), slice(position, position + 1)
+            meet(memory[t], weights[t], drift, steps[t], units[r], lengths[r], is_exact, False, end, penalty, weight)
+        else:
+            # the slot that the row leaves empty, if it is not a track; else a new one
+            lone = closing[position]
+            slot = lone if lone >= n_tracks and first[lone] >= numbers[position] else n_slots
+            end[0] = units[position]
+        if slot == len(directions):
+            break
+        n_slots = max(n_slots, slot + 1)
+        directions[slot] = end[0]
+        labels[position] = slot
+        first[slot] = min(first[slot], numbers[position])
+        position += 1
+        calm_from = position
+        for later in range(position, len(numbers)):
+            score = 0.0
+            for d in range(rows.shape[1]):
+                score += np.float64(rows[later, d]) * end[0, d]
+            table[later, slot] = score
+    return position, halt, n_slots, calm_from

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
@@ -18,8 +19,15 @@ _LINE_UNIT = 4
 _AHEAD = 32
 # Bytes in a cache line.
 CACHE_LINE = 64
+# Rows that are scored side by side, one in each lane of a float32 vector; LLVM splits it where vectors are shorter.
+LANES = 16
+# Clusters whose scores of such rows are summed together. A multiply-add takes 4 cycles, and some processors start two
+# a cycle: 8 sums keep them busy. Without AVX-512 a sum is two vectors, and 8 sums do not fit into 16 registers.
+FEWEST_TOGETHER = 4
+MOST_TOGETHER = 8 if get_host_cpu_features().get("avx512f", False) else FEWEST_TOGETHER
 
 _INT32 = ir.IntType(32)
+_FLOAT = ir.FloatType()
 _DOUBLE = ir.DoubleType()
 
 
@@ -42,8 +50,8 @@ def _address(context: Any, builder: Any, array: Any, value: Any, position: Any, 
     return builder.bitcast(builder.gep(data, [position]), kind.as_pointer())
 
 
-def _prefetch(builder: Any, address: Any, is_written: bool) -> None:
-    keep, is_data = _INT32(3), _INT32(1)
+def _prefetch(builder: Any, address: Any, is_written: bool, nearness: int = 3) -> None:
+    keep, is_data = _INT32(nearness), _INT32(1)
     address = builder.bitcast(address, ir.IntType(8).as_pointer())
     _call(builder, "llvm.prefetch.p0", ir.VoidType(), address, _INT32(int(is_written)), keep, is_data)
 
@@ -177,3 +185,252 @@ def multiply_add_line(_context, one, first, two, second, three, third, out, plac
         return context.get_dummy_value()
 
     return types.void(one, first, two, second, three, third, out, place, width), generate
+
+
+@intrinsic
+def lowest_bit(_context, word):
+    """The place of the lowest 1 of a uint64 that has one."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.intp(types.uint64), generate
+
+
+# Rows of a tile that `sum_squares` takes together, and rows of a triangle whose sums go on side by side.
+TILE_ROWS = 16
+TRIANGLE_ROWS = 4
+_TILE_LANES = 8
+
+
+@intrinsic
+def sum_squares(_context, triangle, line, tile, first, squares, cosines):
+    """squares[first + r] = |R x_r|^2 and cosines[first + r] = m . x_r of 16 rows x_r, columns of `tile` (D, M).
+
+    `triangle` holds an upper triangle R and a vector m as `quadratic.py` packs them, flat, from position `line` on.
+    Arrays are float64 and C-contiguous. Ten sums stay in registers, so the multiply-adds never wait for memory.
+    """
+    vector = ir.VectorType(_DOUBLE, _TILE_LANES)
+    parts = range(0, TILE_ROWS, _TILE_LANES)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        line, first = (context.cast(builder, arguments[n], signature.args[n], types.intp) for n in (1, 3))
+        shape = cgutils.create_struct_proxy(tile)(context, builder, arguments[2]).shape
+        n_columns, width = (builder.extract_value(shape, axis) for axis in range(2))
+        place = cgutils.alloca_once_value(builder, line)  # the next entry of the triangle
+        builder.store(line, place)
+
+        def vectors_at(number: int, array: Any, position: Any) -> list[Any]:
+            starts = [builder.add(position, position.type(part)) for part in parts]
+            return [_address(context, builder, array, arguments[number], start, _TILE_LANES) for start in starts]
+
+        def new_sums() -> list[Any]:
+            sums = [cgutils.alloca_once(builder, vector) for _ in parts]
+            for total in sums:
+                builder.store(ir.Constant(vector, [0.0] * _TILE_LANES), total)
+            return sums
+
+        def multiply_add(one: Any, two: Any, total: Any) -> None:
+            value = _call(builder, f"llvm.fma.v{_TILE_LANES}f64", vector, one, two, builder.load(total))
+            builder.store(value, total)
+
+        def multiply(n_lines: int, start: Any) -> list[list[Any]]:
+            """The products of the next lines of the triangle, which begin at column `start`, with the rows."""
+            products = [new_sums() for _ in range(n_lines)]
+            with cgutils.for_range_slice(builder, start, n_columns, start.type(1)) as (column, _):
+                here = builder.add(builder.mul(column, width), first)
+                rows = [builder.load(address, align=8) for address in vectors_at(2, tile, here)]
+                for sums in products:
+                    entry = builder.load(place)
+                    factor = builder.load(_address(context, builder, triangle, arguments[0], entry))
+                    for row, total in zip(rows, sums, strict=True):
+                        multiply_add(_spread(builder, factor, _TILE_LANES), row, total)
+                    builder.store(builder.add(entry, entry.type(1)), place)
+            return [[builder.load(total) for total in sums] for sums in products]
+
+        found = new_sums()
+
+        def add_squares(products: list[list[Any]]) -> None:
+            for values in products:
+                for value, total in zip(values, found, strict=True):
+                    multiply_add(value, value, total)
+
+        *products, along = multiply(TRIANGLE_ROWS + 1, n_columns.type(0))
+        add_squares(products)
+        step = n_columns.type(TRIANGLE_ROWS)
+        with cgutils.for_range_slice(builder, step, n_columns, step) as (start, _):
+            add_squares(multiply(TRIANGLE_ROWS, start))
+        totals = [builder.load(total) for total in found]
+        for number, array, values in ((4, squares, totals), (5, cosines, along)):
+            for value, target in zip(values, vectors_at(number, array, first), strict=True):
+                builder.store(value, target, align=8)
+        return context.get_dummy_value()
+
+    return types.void(triangle, line, tile, first, squares, cosines), generate
+
+
+@intrinsic
+def fetch_to_read(_context, array, position):
+    """Have element `position` of a flat array brought into the second-level cache, to be read soon."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _prefetch(builder, _address(context, builder, array, *arguments), is_written=False, nearness=2)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
+@intrinsic
+def turn_to_lanes(_context, rows, starts, column, tile):
+    """tile[column + j, r] = rows.flat[starts[r] + column + j] for 16 columns j of 16 rows r, in float32.
+
+    `tile` is (D, 16), all arrays are C-contiguous. Rows become lanes by exchanging halves, quarters, ... of vectors.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vectors = []
+        for row in range(LANES):
+            start = builder.load(_address(context, builder, starts, arguments[1], arguments[2].type(row)))
+            vectors.append(_load_lanes(context, builder, rows, arguments[0], builder.add(start, arguments[2])))
+        for number, values in enumerate(_transposed(builder, vectors)):
+            line = builder.mul(builder.add(arguments[2], arguments[2].type(number)), arguments[2].type(LANES))
+            builder.store(values, _address(context, builder, tile, arguments[3], line, LANES), align=4)
+        return context.get_dummy_value()
+
+    return types.void(rows, starts, types.intp, tile), generate
+
+
+def _transposed(builder: Any, vectors: list[Any]) -> list[Any]:
+    """n vectors of n lanes, n a power of two: lane i of vector j becomes lane j of vector i."""
+    n_lanes = len(vectors)
+    half = n_lanes // 2
+    while half:
+        # lanes of the first vector come before those of the second: those are n_lanes and up
+        first = [lane if not lane & half else n_lanes + lane - half for lane in range(n_lanes)]
+        second = [lane + half if not lane & half else n_lanes + lane for lane in range(n_lanes)]
+        masks = [ir.Constant(ir.VectorType(_INT32, n_lanes), places) for places in (first, second)]
+        for number in range(n_lanes):
+            if not number & half:
+                pair = vectors[number], vectors[number + half]
+                vectors[number], vectors[number + half] = (builder.shuffle_vector(*pair, mask) for mask in masks)
+        half //= 2
+    return vectors
+
+
+@intrinsic
+def score_row(_context, rows, i, vectors, listed, first):
+    """The float32 products of row i with the vectors listed[first], ..., listed[first + 3]: a tuple of 4.
+
+    Arrays are C-contiguous. A part of the row is loaded once for all four.
+    """
+    n_together = FEWEST_TOGETHER
+    vector = ir.VectorType(_FLOAT, LANES)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        n_columns = builder.extract_value(cgutils.create_struct_proxy(vectors)(context, builder, arguments[2]).shape, 1)
+        index = n_columns.type
+        row = builder.mul(arguments[1], n_columns)
+        starts, totals = [], []
+        for number in range(n_together):
+            position = builder.add(arguments[4], index(number))
+            cluster = builder.load(_address(context, builder, listed, arguments[3], position))
+            starts.append(builder.mul(builder.sext(cluster, index), n_columns))
+            totals.append(cgutils.alloca_once(builder, vector))
+            builder.store(ir.Constant(vector, [0.0] * LANES), totals[-1])
+
+        def add(column: Any, load: Any) -> None:
+            values = load(rows, arguments[0], builder.add(row, column))
+            for start, total in zip(starts, totals, strict=True):
+                factors = load(vectors, arguments[2], builder.add(start, column))
+                builder.store(
+                    _call(builder, f"llvm.fma.v{LANES}f32", vector, values, factors, builder.load(total)), total
+                )
+
+        whole = builder.and_(n_columns, index(-LANES))
+        with cgutils.for_range_slice(builder, index(0), whole, index(LANES), inc=True) as (column, _):
+            add(column, lambda *array: _load_lanes(context, builder, *array))
+        with builder.if_then(builder.icmp_signed("<", whole, n_columns)):
+            n_left = _spread(builder, builder.trunc(builder.sub(n_columns, whole), _INT32), LANES)
+            lanes = ir.Constant(ir.VectorType(_INT32, LANES), list(range(LANES)))
+            is_left = builder.icmp_signed("<", lanes, n_left)
+            add(whole, lambda *array: _load_lanes(context, builder, *array, is_left))
+        products = [
+            _call_fast(builder, f"llvm.vector.reduce.fadd.v{LANES}f32", _FLOAT, _FLOAT(0.0), builder.load(total))
+            for total in totals
+        ]
+        return context.make_tuple(builder, signature.return_type, products)
+
+    products = types.UniTuple(types.float32, n_together)
+    return products(rows, types.intp, vectors, listed, types.intp), generate
+
+
+def _load_lanes(context: Any, builder: Any, array: Any, value: Any, position: Any, is_wanted: Any = None) -> Any:
+    """16 elements of a C-contiguous array as float32, 0 where they are not wanted: those are not read."""
+    source = _address(context, builder, array, value, position, LANES)
+    element = context.get_value_type(array.dtype)
+    n_bytes = array.dtype.bitwidth // 8
+    kind = ir.VectorType(element, LANES)
+    if is_wanted is None:
+        values = builder.load(source, align=n_bytes)
+    else:
+        name = f"llvm.masked.load.v{LANES}f{8 * n_bytes}.p0"
+        nothing = ir.Constant(kind, [0.0] * LANES)
+        values = _call(builder, name, kind, source, _INT32(n_bytes), is_wanted, nothing)
+    return values if element == _FLOAT else builder.fptrunc(values, ir.VectorType(_FLOAT, LANES))
+
+
+def _call_fast(builder: Any, name: str, returned: Any, *arguments: Any) -> Any:
+    """Call one of LLVM's own functions that may take sums in any order."""
+    kind = ir.FunctionType(returned, [argument.type for argument in arguments])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments, fastmath=("reassoc",))
+
+
+@intrinsic
+def score_lanes(_context, tile, vectors, listed, level, first, together, top, second, label):
+    """Score the rows of a tile (D, 16) against `together` clusters; keep the best two scores and the best label.
+
+    The clusters are listed[first:first + together] (int32), with offsets `level` at the same places; `vectors` is
+    (K, D). `top`, `second` (float32) and `label` (int32) have a lane for each row. `together` is a constant. The
+    scores never leave the registers.
+    """
+    if not isinstance(together, types.IntegerLiteral):
+        return None
+    n_together = together.literal_value
+    vector = ir.VectorType(_FLOAT, LANES)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first = arguments[4]
+        index = first.type
+        n_columns = builder.extract_value(cgutils.create_struct_proxy(vectors)(context, builder, arguments[1]).shape, 1)
+
+        def place(number: int, position: Any, n_lanes: int = 1) -> Any:
+            return _address(context, builder, signature.args[number], arguments[number], position, n_lanes)
+
+        clusters, offsets, starts, totals = [], [], [], []
+        for number in range(n_together):
+            position = builder.add(first, index(number))
+            clusters.append(builder.load(place(2, position)))
+            offsets.append(builder.load(place(3, position)))
+            starts.append(builder.mul(builder.sext(clusters[-1], index), n_columns))
+            totals.append(cgutils.alloca_once(builder, vector))
+            builder.store(ir.Constant(vector, [0.0] * LANES), totals[-1])
+        with cgutils.for_range(builder, n_columns) as loop:
+            rows = builder.load(place(0, builder.mul(loop.index, index(LANES)), LANES), align=4)
+            for start, total in zip(starts, totals, strict=True):
+                value = _spread(builder, builder.load(place(1, builder.add(start, loop.index))), LANES)
+                builder.store(_call(builder, f"llvm.fma.v{LANES}f32", vector, value, rows, builder.load(total)), total)
+        ends = [place(number, index(0), LANES) for number in (6, 7, 8)]
+        best, runner_up, winner = (builder.load(end, align=4) for end in ends)
+        for cluster, offset, total in zip(clusters, offsets, totals, strict=True):
+            score = builder.fadd(builder.load(total), _spread(builder, offset, LANES))
+            is_best = builder.fcmp_ordered(">", score, best)
+            beaten = builder.select(is_best, best, score)
+            runner_up = builder.select(builder.fcmp_ordered(">", beaten, runner_up), beaten, runner_up)
+            winner = builder.select(is_best, _spread(builder, cluster, LANES), winner)
+            best = builder.select(is_best, score, best)
+        for values, end in zip((best, runner_up, winner), ends, strict=True):
+            builder.store(values, end, align=4)
+        return context.get_dummy_value()
+
+    kinds = (tile, vectors, listed, level, types.intp, together, top, second, label)
+    return types.void(*kinds), generate
