@@ -17,7 +17,7 @@ from armillary.fitting.workers import Workers
 from armillary.kernels import reference
 from armillary.kernels.contract import AffineRule, AngleBounds
 from armillary.kernels.cpu import blocks as cpu
-from armillary.kernels.cpu import bounds, wide
+from armillary.kernels.cpu import bounds, rules, wide
 from armillary.points import as_points
 
 DTYPES = (np.float32, np.float64)
@@ -312,7 +312,7 @@ def test_the_circle_of_a_direction(n_clusters):
     rng = np.random.default_rng([13, n_clusters])
     directions = units(rng, n_clusters, 17)
     neighbours, angles, level = cpu.prepare(AffineRule.cosines(directions)).circle
-    n_listed = min(n_clusters - 1, cpu._MOST_NEIGHBOURS)
+    n_listed = min(n_clusters - 1, rules._MOST_NEIGHBOURS)
     assert np.isneginf(level[n_listed:]).all()
     assert (level[:n_listed] == 0.0).all()
     true = angles_between(directions, directions)

@@ -233,9 +233,10 @@ class Passes:
     ) -> DirectionalStatistics:
         """Statistics of the labelled rows; clusters that are not wanted stay zero."""
         if self._is_flat:
-            # every row keeps its label
+            # every row keeps its label; but what could write labels does not take them where they must not be written
             nowhere = AffineRule.cosines(np.zeros((n_clusters, self.points.n_features)))
-            everything = self._assign_and_sum_lanes(nowhere, labels, self.points.n_rows)[1]
+            own = labels if labels.flags.writeable else labels.copy()
+            everything = self._assign_and_sum_lanes(nowhere, own, self.points.n_rows)[1]
             if is_wanted is not None:
                 everything.counts[~is_wanted] = 0.0
                 everything.resultants[~is_wanted] = 0.0

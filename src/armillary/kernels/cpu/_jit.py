@@ -47,11 +47,11 @@ class _Announcer(event.Listener):
 
     def on_start(self, event: Any) -> None:
         is_ours = event.data["dispatcher"].py_func.__module__.startswith("armillary.")
-        if is_ours and not self._has_spoken:
+        logger = logging.getLogger("armillary")
+        # the gate may compile before a progress bar is there to show it
+        if is_ours and not self._has_spoken and logger.isEnabledFor(logging.INFO):
             self._has_spoken = True
-            logging.getLogger("armillary").info(
-                "Compiling the kernels for this kind of rows: a few seconds, once per machine."
-            )
+            logger.info("Compiling the kernels for this kind of rows: a few seconds, once per machine.")
 
     def on_end(self, event: Any) -> None:
         """Nothing to say."""

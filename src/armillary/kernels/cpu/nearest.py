@@ -17,7 +17,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from armillary._typing import Float64Array
-from armillary.kernels.cpu.simd import LANES, _address, _call, _spread
+from armillary.kernels.cpu.simd import LANES, address_of, call_llvm, spread_out
 
 # The code of the floor and of rivals: refused.
 _REFUSED = -1
@@ -69,7 +69,7 @@ def label_lanes(_context, rows, row, dimension, table, n_bits, margin, labels):
         def line(number: Any, column: int) -> Any:
             """One number of the table in every lane."""
             place = builder.add(builder.mul(number, number.type(n_columns + 2)), number.type(column))
-            return _spread(builder, builder.load(_address(context, builder, table, arguments[3], place)), LANES)
+            return spread_out(builder, builder.load(address_of(context, builder, table, arguments[3], place)), LANES)
 
         def constant(value: int) -> Any:
             return ir.Constant(integers, [value] * LANES)
@@ -81,7 +81,7 @@ def label_lanes(_context, rows, row, dimension, table, n_bits, margin, labels):
             return builder.select(builder.fcmp_ordered("<", one, other), one, other)
 
         start = builder.mul(row, row.type(n_columns))
-        values = builder.load(_address(context, builder, rows, arguments[0], start, LANES * n_columns), align=4)
+        values = builder.load(address_of(context, builder, rows, arguments[0], start, LANES * n_columns), align=4)
         columns = [
             builder.shuffle_vector(
                 values, values, ir.Constant(integers, [n_columns * lane + column for lane in range(LANES)])
@@ -90,7 +90,7 @@ def label_lanes(_context, rows, row, dimension, table, n_bits, margin, labels):
         ]
         if rows.dtype.bitwidth == 64:
             columns = [builder.fptrunc(column, floats) for column in columns]
-        kept = _spread(builder, builder.shl(_INT32(-1), n_bits), LANES)
+        kept = spread_out(builder, builder.shl(_INT32(-1), n_bits), LANES)
         n_lines = builder.extract_value(cgutils.create_struct_proxy(table)(context, builder, arguments[3]).shape, 0)
         best, second = cgutils.alloca_once(builder, floats), cgutils.alloca_once(builder, floats)
         builder.store(line(n_lines.type(0), n_columns), best)
@@ -98,7 +98,7 @@ def label_lanes(_context, rows, row, dimension, table, n_bits, margin, labels):
         with cgutils.for_range_slice(builder, n_lines.type(1), n_lines, n_lines.type(1)) as (cluster, _):
             score = line(cluster, n_columns)
             for column, values in enumerate(columns):
-                score = _call(builder, f"llvm.fma.v{LANES}f32", floats, values, line(cluster, column), score)
+                score = call_llvm(builder, f"llvm.fma.v{LANES}f32", floats, values, line(cluster, column), score)
             code = builder.bitcast(line(cluster, n_columns + 1), integers)
             score = builder.or_(builder.and_(builder.bitcast(score, integers), kept), code)
             score = builder.bitcast(score, floats)
@@ -107,10 +107,10 @@ def label_lanes(_context, rows, row, dimension, table, n_bits, margin, labels):
             builder.store(larger(score, top), best)
         top = builder.load(best)
         gap = builder.fsub(top, builder.load(second))
-        is_doubtful = builder.fcmp_ordered("<=", gap, _spread(builder, margin, LANES))
-        unused = _spread(builder, builder.sub(_INT32(32), n_bits), LANES)
+        is_doubtful = builder.fcmp_ordered("<=", gap, spread_out(builder, margin, LANES))
+        unused = spread_out(builder, builder.sub(_INT32(32), n_bits), LANES)
         label = builder.ashr(builder.shl(builder.bitcast(top, integers), unused), unused)
-        place = _address(context, builder, labels, arguments[6], row, LANES)
+        place = address_of(context, builder, labels, arguments[6], row, LANES)
         before = builder.load(place, align=4)
         is_refused = builder.icmp_signed("<", label, constant(0))
         is_settled = builder.not_(is_doubtful)
@@ -133,7 +133,7 @@ def take_number(_context, taken):
     """taken[0], which grows by one: threads that share the array never get the same number."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = _address(context, builder, taken, arguments[0], ir.IntType(64)(0))
+        place = address_of(context, builder, taken, arguments[0], ir.IntType(64)(0))
         return builder.atomic_rmw("add", place, ir.IntType(64)(1), "monotonic")
 
     return types.int64(taken), generate

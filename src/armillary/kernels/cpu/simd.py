@@ -36,13 +36,13 @@ def line_length(dimension: int) -> int:
     return -(-(dimension + 1) // _LINE_UNIT) * _LINE_UNIT
 
 
-def _call(builder: Any, name: str, returned: Any, *arguments: Any) -> Any:
+def call_llvm(builder: Any, name: str, returned: Any, *arguments: Any) -> Any:
     """Call one of LLVM's own functions."""
     kind = ir.FunctionType(returned, [argument.type for argument in arguments])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
 
 
-def _address(context: Any, builder: Any, array: Any, value: Any, position: Any, n_lanes: int = 1) -> Any:
+def address_of(context: Any, builder: Any, array: Any, value: Any, position: Any, n_lanes: int = 1) -> Any:
     """A pointer to `n_lanes` elements of a C-contiguous array that start at `position`."""
     data = cgutils.create_struct_proxy(array)(context, builder, value).data
     element = context.get_value_type(array.dtype)
@@ -53,10 +53,10 @@ def _address(context: Any, builder: Any, array: Any, value: Any, position: Any, 
 def _prefetch(builder: Any, address: Any, is_written: bool, nearness: int = 3) -> None:
     keep, is_data = _INT32(nearness), _INT32(1)
     address = builder.bitcast(address, ir.IntType(8).as_pointer())
-    _call(builder, "llvm.prefetch.p0", ir.VoidType(), address, _INT32(int(is_written)), keep, is_data)
+    call_llvm(builder, "llvm.prefetch.p0", ir.VoidType(), address, _INT32(int(is_written)), keep, is_data)
 
 
-def _spread(builder: Any, value: Any, n_lanes: int) -> Any:
+def spread_out(builder: Any, value: Any, n_lanes: int) -> Any:
     """A vector with `value` in every lane."""
     kind = ir.VectorType(value.type, n_lanes)
     first = builder.insert_element(ir.Constant(kind, ir.Undefined), value, _INT32(0))
@@ -78,11 +78,11 @@ def add_to_line(_context, rows, row, dimension, weight, lines, line):
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         row, weight, line = (arguments[number] for number in (1, 3, 5))
         start = builder.mul(row, row.type(n_columns))
-        source = _address(context, builder, rows, arguments[0], start, n_lanes)
+        source = address_of(context, builder, rows, arguments[0], start, n_lanes)
         element = context.get_value_type(rows.dtype)
         n_bytes = rows.dtype.bitwidth // 8
         # the lanes behind the row are not read: they hold the 1 that counts it, and zeros
-        values = _call(
+        values = call_llvm(
             builder,
             f"llvm.masked.load.v{n_lanes}f{8 * n_bytes}.p0",
             ir.VectorType(element, n_lanes),
@@ -94,9 +94,11 @@ def add_to_line(_context, rows, row, dimension, weight, lines, line):
         vector = ir.VectorType(_DOUBLE, n_lanes)
         if element != _DOUBLE:
             values = builder.fpext(values, vector)
-        target = _address(context, builder, lines, arguments[4], builder.mul(line, line.type(n_lanes)), n_lanes)
+        target = address_of(context, builder, lines, arguments[4], builder.mul(line, line.type(n_lanes)), n_lanes)
         total = builder.load(target, align=8)
-        total = _call(builder, f"llvm.fma.v{n_lanes}f64", vector, values, _spread(builder, weight, n_lanes), total)
+        total = call_llvm(
+            builder, f"llvm.fma.v{n_lanes}f64", vector, values, spread_out(builder, weight, n_lanes), total
+        )
         builder.store(total, target, align=8)
         return context.get_dummy_value()
 
@@ -108,7 +110,7 @@ def fetch(_context, array, position):
     """Have element `position` of a flat array brought into the cache, to be changed soon."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _prefetch(builder, _address(context, builder, array, *arguments), is_written=True)
+        _prefetch(builder, address_of(context, builder, array, *arguments), is_written=True)
         return context.get_dummy_value()
 
     return types.void(array, types.intp), generate
@@ -137,7 +139,7 @@ def multiply_sparse(_context, data, indices, start, stop, matrix, first, width, 
 
         def column(position: Any) -> Any:
             """Where the part of the matrix row that goes with a non-zero starts."""
-            stored = builder.load(_address(context, builder, indices, arguments[1], position))
+            stored = builder.load(address_of(context, builder, indices, arguments[1], position))
             row = context.cast(builder, stored, indices.dtype, types.intp)
             return builder.add(builder.mul(row, n_columns), first)
 
@@ -147,14 +149,16 @@ def multiply_sparse(_context, data, indices, start, stop, matrix, first, width, 
             ahead = builder.add(position, position.type(_AHEAD))
             ahead = column(builder.select(builder.icmp_signed("<", ahead, last), ahead, last))
             for lane in range(0, n_lanes, CACHE_LINE * 8 // matrix.dtype.bitwidth):
-                line = _address(context, builder, matrix, arguments[4], builder.add(ahead, ahead.type(lane)))
+                line = address_of(context, builder, matrix, arguments[4], builder.add(ahead, ahead.type(lane)))
                 _prefetch(builder, line, is_written=False)
-            value = builder.load(_address(context, builder, data, arguments[0], position))
+            value = builder.load(address_of(context, builder, data, arguments[0], position))
             value = context.cast(builder, value, data.dtype, matrix.dtype)
-            source = _address(context, builder, matrix, arguments[4], column(position), n_lanes)
-            product = builder.fmul(_spread(builder, value, n_lanes), builder.load(source, align=4), flags=("contract",))
+            source = address_of(context, builder, matrix, arguments[4], column(position), n_lanes)
+            product = builder.fmul(
+                spread_out(builder, value, n_lanes), builder.load(source, align=4), flags=("contract",)
+            )
             builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
-        target = _address(context, builder, out, arguments[7], first, n_lanes)
+        target = address_of(context, builder, out, arguments[7], first, n_lanes)
         builder.store(builder.load(total), target, align=4)
         return context.get_dummy_value()
 
@@ -177,11 +181,11 @@ def multiply_add_line(_context, one, first, two, second, three, third, out, plac
         zero, step = stop.type(0), stop.type(_LINE_UNIT)
         with cgutils.for_range_slice(builder, zero, stop, step, inc=True) as (done, _):
             lines = [
-                _address(context, builder, kinds[2 * n], arguments[2 * n], builder.add(start, done), _LINE_UNIT)
+                address_of(context, builder, kinds[2 * n], arguments[2 * n], builder.add(start, done), _LINE_UNIT)
                 for n, start in enumerate(starts)
             ]
             factors = [builder.load(line, align=8) for line in lines[:3]]
-            builder.store(_call(builder, f"llvm.fma.v{_LINE_UNIT}f64", vector, *factors), lines[3], align=8)
+            builder.store(call_llvm(builder, f"llvm.fma.v{_LINE_UNIT}f64", vector, *factors), lines[3], align=8)
         return context.get_dummy_value()
 
     return types.void(one, first, two, second, three, third, out, place, width), generate
@@ -222,7 +226,7 @@ def sum_squares(_context, triangle, line, tile, first, squares, cosines):
 
         def vectors_at(number: int, array: Any, position: Any) -> list[Any]:
             starts = [builder.add(position, position.type(part)) for part in parts]
-            return [_address(context, builder, array, arguments[number], start, _TILE_LANES) for start in starts]
+            return [address_of(context, builder, array, arguments[number], start, _TILE_LANES) for start in starts]
 
         def new_sums() -> list[Any]:
             sums = [cgutils.alloca_once(builder, vector) for _ in parts]
@@ -231,7 +235,7 @@ def sum_squares(_context, triangle, line, tile, first, squares, cosines):
             return sums
 
         def multiply_add(one: Any, two: Any, total: Any) -> None:
-            value = _call(builder, f"llvm.fma.v{_TILE_LANES}f64", vector, one, two, builder.load(total))
+            value = call_llvm(builder, f"llvm.fma.v{_TILE_LANES}f64", vector, one, two, builder.load(total))
             builder.store(value, total)
 
         def multiply(n_lines: int, start: Any) -> list[list[Any]]:
@@ -242,9 +246,9 @@ def sum_squares(_context, triangle, line, tile, first, squares, cosines):
                 rows = [builder.load(address, align=8) for address in vectors_at(2, tile, here)]
                 for sums in products:
                     entry = builder.load(place)
-                    factor = builder.load(_address(context, builder, triangle, arguments[0], entry))
+                    factor = builder.load(address_of(context, builder, triangle, arguments[0], entry))
                     for row, total in zip(rows, sums, strict=True):
-                        multiply_add(_spread(builder, factor, _TILE_LANES), row, total)
+                        multiply_add(spread_out(builder, factor, _TILE_LANES), row, total)
                     builder.store(builder.add(entry, entry.type(1)), place)
             return [[builder.load(total) for total in sums] for sums in products]
 
@@ -274,7 +278,7 @@ def fetch_to_read(_context, array, position):
     """Have element `position` of a flat array brought into the second-level cache, to be read soon."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _prefetch(builder, _address(context, builder, array, *arguments), is_written=False, nearness=2)
+        _prefetch(builder, address_of(context, builder, array, *arguments), is_written=False, nearness=2)
         return context.get_dummy_value()
 
     return types.void(array, types.intp), generate
@@ -290,11 +294,11 @@ def turn_to_lanes(_context, rows, starts, column, tile):
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vectors = []
         for row in range(LANES):
-            start = builder.load(_address(context, builder, starts, arguments[1], arguments[2].type(row)))
+            start = builder.load(address_of(context, builder, starts, arguments[1], arguments[2].type(row)))
             vectors.append(_load_lanes(context, builder, rows, arguments[0], builder.add(start, arguments[2])))
         for number, values in enumerate(_transposed(builder, vectors)):
             line = builder.mul(builder.add(arguments[2], arguments[2].type(number)), arguments[2].type(LANES))
-            builder.store(values, _address(context, builder, tile, arguments[3], line, LANES), align=4)
+            builder.store(values, address_of(context, builder, tile, arguments[3], line, LANES), align=4)
         return context.get_dummy_value()
 
     return types.void(rows, starts, types.intp, tile), generate
@@ -333,7 +337,7 @@ def score_row(_context, rows, i, vectors, listed, first):
         starts, totals = [], []
         for number in range(n_together):
             position = builder.add(arguments[4], index(number))
-            cluster = builder.load(_address(context, builder, listed, arguments[3], position))
+            cluster = builder.load(address_of(context, builder, listed, arguments[3], position))
             starts.append(builder.mul(builder.sext(cluster, index), n_columns))
             totals.append(cgutils.alloca_once(builder, vector))
             builder.store(ir.Constant(vector, [0.0] * LANES), totals[-1])
@@ -343,14 +347,14 @@ def score_row(_context, rows, i, vectors, listed, first):
             for start, total in zip(starts, totals, strict=True):
                 factors = load(vectors, arguments[2], builder.add(start, column))
                 builder.store(
-                    _call(builder, f"llvm.fma.v{LANES}f32", vector, values, factors, builder.load(total)), total
+                    call_llvm(builder, f"llvm.fma.v{LANES}f32", vector, values, factors, builder.load(total)), total
                 )
 
         whole = builder.and_(n_columns, index(-LANES))
         with cgutils.for_range_slice(builder, index(0), whole, index(LANES), inc=True) as (column, _):
             add(column, lambda *array: _load_lanes(context, builder, *array))
         with builder.if_then(builder.icmp_signed("<", whole, n_columns)):
-            n_left = _spread(builder, builder.trunc(builder.sub(n_columns, whole), _INT32), LANES)
+            n_left = spread_out(builder, builder.trunc(builder.sub(n_columns, whole), _INT32), LANES)
             lanes = ir.Constant(ir.VectorType(_INT32, LANES), list(range(LANES)))
             is_left = builder.icmp_signed("<", lanes, n_left)
             add(whole, lambda *array: _load_lanes(context, builder, *array, is_left))
@@ -366,7 +370,7 @@ def score_row(_context, rows, i, vectors, listed, first):
 
 def _load_lanes(context: Any, builder: Any, array: Any, value: Any, position: Any, is_wanted: Any = None) -> Any:
     """16 elements of a C-contiguous array as float32, 0 where they are not wanted: those are not read."""
-    source = _address(context, builder, array, value, position, LANES)
+    source = address_of(context, builder, array, value, position, LANES)
     element = context.get_value_type(array.dtype)
     n_bytes = array.dtype.bitwidth // 8
     kind = ir.VectorType(element, LANES)
@@ -375,7 +379,7 @@ def _load_lanes(context: Any, builder: Any, array: Any, value: Any, position: An
     else:
         name = f"llvm.masked.load.v{LANES}f{8 * n_bytes}.p0"
         nothing = ir.Constant(kind, [0.0] * LANES)
-        values = _call(builder, name, kind, source, _INT32(n_bytes), is_wanted, nothing)
+        values = call_llvm(builder, name, kind, source, _INT32(n_bytes), is_wanted, nothing)
     return values if element == _FLOAT else builder.fptrunc(values, ir.VectorType(_FLOAT, LANES))
 
 
@@ -404,7 +408,7 @@ def score_lanes(_context, tile, vectors, listed, level, first, together, top, se
         n_columns = builder.extract_value(cgutils.create_struct_proxy(vectors)(context, builder, arguments[1]).shape, 1)
 
         def place(number: int, position: Any, n_lanes: int = 1) -> Any:
-            return _address(context, builder, signature.args[number], arguments[number], position, n_lanes)
+            return address_of(context, builder, signature.args[number], arguments[number], position, n_lanes)
 
         clusters, offsets, starts, totals = [], [], [], []
         for number in range(n_together):
@@ -417,16 +421,18 @@ def score_lanes(_context, tile, vectors, listed, level, first, together, top, se
         with cgutils.for_range(builder, n_columns) as loop:
             rows = builder.load(place(0, builder.mul(loop.index, index(LANES)), LANES), align=4)
             for start, total in zip(starts, totals, strict=True):
-                value = _spread(builder, builder.load(place(1, builder.add(start, loop.index))), LANES)
-                builder.store(_call(builder, f"llvm.fma.v{LANES}f32", vector, value, rows, builder.load(total)), total)
+                value = spread_out(builder, builder.load(place(1, builder.add(start, loop.index))), LANES)
+                builder.store(
+                    call_llvm(builder, f"llvm.fma.v{LANES}f32", vector, value, rows, builder.load(total)), total
+                )
         ends = [place(number, index(0), LANES) for number in (6, 7, 8)]
         best, runner_up, winner = (builder.load(end, align=4) for end in ends)
         for cluster, offset, total in zip(clusters, offsets, totals, strict=True):
-            score = builder.fadd(builder.load(total), _spread(builder, offset, LANES))
+            score = builder.fadd(builder.load(total), spread_out(builder, offset, LANES))
             is_best = builder.fcmp_ordered(">", score, best)
             beaten = builder.select(is_best, best, score)
             runner_up = builder.select(builder.fcmp_ordered(">", beaten, runner_up), beaten, runner_up)
-            winner = builder.select(is_best, _spread(builder, cluster, LANES), winner)
+            winner = builder.select(is_best, spread_out(builder, cluster, LANES), winner)
             best = builder.select(is_best, score, best)
         for values, end in zip((best, runner_up, winner), ends, strict=True):
             builder.store(values, end, align=4)

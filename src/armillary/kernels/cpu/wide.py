@@ -173,7 +173,7 @@ def _decide_row(rows, i, found, listed, level, screen, exact, labels, changed, o
 def _settle(row, label, own_label, listed, level, vectors32, threshold, vectors, offsets):
     """The arg max of the float64 scores among two labels and the listed clusters whose filter score may be the best."""
     best = exact_score(row, vectors[label], offsets[label])
-    if own_label >= 0:
+    if 0 <= own_label < offsets.shape[0]:  # a label may be of a rule that had more clusters
         label, best = _better(row, own_label, vectors, offsets, label, best)
     for position in range(listed.shape[0]):
         k = listed[position]
