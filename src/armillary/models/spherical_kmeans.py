@@ -166,8 +166,9 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         A cluster that lost all rows takes the row farthest from its own direction (the objective does not fall), or
         keeps its direction.
     algorithm : {"auto", "lloyd", "hamerly"}, default="auto"
-        "lloyd" scores every row in every step. "hamerly" keeps two bounds per row and passes over rows whose label
-        cannot change. Both give equal bits; "auto" takes "hamerly" from 17 columns and 8 clusters on.
+        "lloyd" scores every row in every step. "hamerly" keeps two bounds per row, passes over rows whose label
+        cannot change, and scores others only with clusters near their own. Both give equal bits; "auto" takes
+        "hamerly" from 17 columns and 8 clusters on.
     random_state : int, Generator, RandomState or None, default=None
         Seed of the starts.
     n_threads : int or None, default=None
