@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo examples test check bench test-slow test-browser clean
+.PHONY: demo examples test check bench fuzz test-slow test-browser clean
 
 # Each stamp is one set of extras installed, redone when pyproject.toml changes.
 $(VENV)/bin/python:
@@ -28,6 +28,15 @@ test: check
 
 test-slow: $(VENV)/.installed-dev
 	$(RUN) -m pytest -m slow
+
+# The campaigns of tests/campaigns, each for so many minutes; `make test` runs a few seconds of each.
+MINUTES ?= 1
+SEED ?= 0
+CAMPAIGNS ?= calls archives inputs kills threads
+fuzz: $(VENV)/.installed-dev
+	@for name in $(CAMPAIGNS); do \
+	  echo "== tests/campaigns/$$name.py, seed $(SEED)"; \
+	  $(RUN) -m tests.campaigns.$$name --minutes $(MINUTES) --seed $(SEED) || exit 1; done
 
 # The report in a real browser: Playwright, and Chromium from the system's packages.
 test-browser: $(VENV)/.installed-dev,browser
