@@ -129,8 +129,16 @@ def machine() -> dict[str, object]:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "system": platform.system(),
         "python": platform.python_version(),
-        "libraries": {name: importlib.metadata.version(name) for name in libraries},
+        "libraries": {name: found for name in libraries if (found := _version(name))},
     }
+
+
+def _version(library: str) -> str | None:
+    """The installed release of a library: a peer may be missing where no peer is measured."""
+    try:
+        return importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 if __name__ == "__main__":
