@@ -221,7 +221,7 @@ class Windows:
         assert (mode, n_bytes) == (self.LK_NBLCK, 1)
         assert 0 < os.lseek(descriptor, 0, os.SEEK_CUR) < 1 << 31
         file = os.fstat(descriptor).st_ino
-        if self.is_held(file):
+        if self.holders.get(file) != descriptor and self.is_held(file):
             raise PermissionError(errno.EACCES, "Permission denied")
         self.holders[file] = descriptor
 

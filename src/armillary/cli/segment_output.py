@@ -47,6 +47,7 @@ class Recording:
         force: bool,
     ) -> None:
         self.folder = folder = place.target
+        self.given = place.given
         self._frames = frames
         self._head = {
             "armillary": __version__,
@@ -153,7 +154,7 @@ def _give_up(
     is_broken_off = not isinstance(error, Exception)  # by the user, or by a signal
     with suppress(OSError):  # a full disk takes no summary either, and the first error is the one to tell
         if recording.n_frames:
-            done = f" The frames done before, {recording.n_frames}, are in '{recording.folder}'."
+            done = f" The frames done before, {recording.n_frames}, are in '{recording.given}'."
             recording.finish(segmenter, error="broken off" if is_broken_off else str(error) or type(error).__name__)
         else:
             shutil.rmtree(recording.folder)

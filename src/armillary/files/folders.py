@@ -47,11 +47,11 @@ def held_folder(path: str | os.PathLike[str]) -> Iterator[FolderPlace]:
     """A place for a folder, on which nobody else works in this block."""
     target = Path(os.path.realpath(os.fsdecode(path)))
     home = _existing_parent(target)
-    # named after the whole way to it where folders between are to be made: others may be making them too
-    stand_in = home / "%".join(target.relative_to(home).parts)
-    with held_where_possible(stand_in, _named(target)) as is_locked:
-        place = FolderPlace(target, home, stand_in, is_locked)
+    with held_where_possible(_stand_in(target, home), _named(target)) as is_locked:
+        place = FolderPlace(os.fsdecode(path), target, home, is_locked)
         place.clean()
+        for former in home.parents:
+            _clean_former(target, former)
         yield place
 
 
@@ -67,10 +67,15 @@ def bring_back(path: str | os.PathLike[str]) -> None:
 class FolderPlace:
     """Where a folder of results is, or is to be."""
 
+    given: str  # as the user says it
     target: Path
     home: Path  # the nearest folder above it that is there
-    stand_in: Path  # names in `home` are made after this one
     is_locked: bool
+
+    @property
+    def stand_in(self) -> Path:
+        """Names in `home` are made after this one."""
+        return _stand_in(self.target, self.home)
 
     def clean(self) -> None:
         """Bring back, or remove, what a killed run left here."""
@@ -109,6 +114,19 @@ class FolderPlace:
                 self.target.parent.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(held_where_possible(self.target, _named(self.target)))
             yield
+
+
+def _stand_in(target: Path, home: Path) -> Path:
+    """The target; where folders between are to be made, one named after the whole way: others may make them too."""
+    return home / "%".join(target.relative_to(home).parts)
+
+
+def _clean_former(target: Path, former: Path) -> None:
+    """Clean the home of a run that was killed when it had made the folders between."""
+    stand_in = _stand_in(target, former)
+    if beside(stand_in, ".lock").exists():
+        with suppress(InputError), held_where_possible(stand_in, _named(target)) as is_locked:
+            FolderPlace("", target, former, is_locked).clean()
 
 
 def _named(target: Path) -> str:
