@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import warnings
@@ -47,9 +48,10 @@ class Command:
     is_stream: bool = False
 
     def do(self) -> None:
-        """Run it to its end, in this process and folder."""
+        """Run it to its end, in this process, which is a fork, and folder."""
         if not self.can_exchange:
             folders.exchange = lambda *_: False
+        segment_output._write_figure = _write_nothing
         do_words(self.words)
 
 
@@ -195,7 +197,7 @@ def prepared(command: Command, n_repeats: int = 1) -> Prepared:
 
 @cache
 def _prepared(command: Command, n_repeats: int) -> Prepared:
-    _warm()
+    _warm(command.words)
     home = Path(tempfile.mkdtemp(prefix="kills-", dir=_MEMORY))
     before, after = home / "here", home / "after" / "here"
     before.mkdir()
@@ -210,19 +212,18 @@ def _prepared(command: Command, n_repeats: int) -> Prepared:
 
 
 @cache
-def _warm() -> None:
-    """Compile and import what the commands need in this process, so that its forks have it."""
-    segment_output._write_figure = _write_nothing
-    here, before = os.getcwd(), sys.argv
-    try:
-        for command in COMMANDS:
-            with tempfile.TemporaryDirectory(prefix="kills-", dir=_MEMORY) as folder:
-                _make_inputs(Path(folder), 1)
-                os.chdir(folder)
-                do_words(command.words)
-    finally:
-        os.chdir(here)
-        sys.argv = before
+def _warm(words: tuple[str, ...]) -> None:
+    """Compile and import what a command needs in this process, so that its forks have it."""
+    here, arguments, handler = os.getcwd(), sys.argv, signal.getsignal(signal.SIGTERM)
+    with tempfile.TemporaryDirectory(prefix="kills-", dir=_MEMORY) as folder:
+        _make_inputs(Path(folder), 1)
+        os.chdir(folder)
+        try:
+            do_words(words)
+        finally:
+            os.chdir(here)
+            sys.argv = arguments
+            signal.signal(signal.SIGTERM, handler)
 
 
 def _write_nothing(figure: object, path: Path) -> None:
