@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -132,6 +133,10 @@ def test_a_folder_that_takes_no_lock_and_a_lock_of_another_user(tmp_path, monkey
         f"The state 's' is locked by '{lock}', which cannot be opened: Permission denied. It may be another user's; "
         "where no run is at work it can be removed. Go elsewhere."
     )
+
+
+def test_the_root_has_a_name_beside_it_too():
+    assert beside(Path("/"), ".lock").parent == Path("/")
 
 
 def test_names_of_any_length(tmp_path):

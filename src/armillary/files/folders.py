@@ -178,7 +178,8 @@ def _move(temporary: Path, target: Path) -> None:
     if not target.exists():
         os.rename(temporary, target)
         return
-    shutil.copymode(target, temporary)
+    with suppress(OSError):  # some file systems have no permissions to give
+        shutil.copymode(target, temporary)
     if exchange(temporary, target):
         return
     old = beside(target, ".old")

@@ -59,7 +59,7 @@ def beside(target: Path, ending: str) -> Path:
     name = target.name
     if len(os.fsencode(name)) > _LONGEST_NAME:
         name = hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
-    return target.with_name(f".{name}.armillary{ending}")
+    return target.parent / f".{name}.armillary{ending}"
 
 
 def try_lock(descriptor: int) -> bool:
@@ -87,7 +87,7 @@ def _lock_byte(descriptor: int) -> None:
         os.lseek(descriptor, place, os.SEEK_SET)
 
 
-def is_named(path: Path, descriptor: int) -> bool:
+def is_named(path: str | Path, descriptor: int) -> bool:
     """Whether `path` still is the name of an open file."""
     try:
         return os.path.samestat(os.lstat(path), os.fstat(descriptor))
@@ -95,7 +95,7 @@ def is_named(path: Path, descriptor: int) -> bool:
         return False
 
 
-def remove_and_close(path: Path, descriptor: int) -> None:
+def remove_and_close(path: str | Path, descriptor: int) -> None:
     """Remove a file that is locked here, unless its name is another's by now, and let go of it."""
     is_ours = is_named(path, descriptor)
     if is_ours and CAN_MOVE_OPEN_FILES:
@@ -105,7 +105,7 @@ def remove_and_close(path: Path, descriptor: int) -> None:
         _remove(path)  # Windows refuses where another has opened it since
 
 
-def _remove(path: Path) -> None:
+def _remove(path: str | Path) -> None:
     with contextlib.suppress(OSError):
         os.unlink(path)
 

@@ -27,7 +27,7 @@ from armillary.exceptions import ArchiveError
 from armillary.persistence.locks import CAN_MOVE_OPEN_FILES, beside, is_named, remove_and_close, try_lock
 
 # Writers of one target at one time whose leftovers are found.
-_MOST_NUMBERED = 8
+_MOST_NUMBERED = 4
 
 
 @contextmanager
@@ -44,10 +44,11 @@ def whole_file(path: str | os.PathLike[str], who: str = "save") -> Iterator[Bina
         raise ArchiveError(
             f"{who} writes a regular file; '{os.fsdecode(path)}' is a directory or a device. Give a file's path."
         )
+    stem = beside(target, "")
     if CAN_MOVE_OPEN_FILES:
-        remove_leftovers(target)
-    stream = _temporary(target)
-    temporary = Path(stream.name)
+        _remove_leftovers(stem)
+    stream = _temporary(stem)
+    temporary = stream.name
     with stream:
         try:
             yield stream
@@ -67,8 +68,13 @@ def whole_file(path: str | os.PathLike[str], who: str = "save") -> Iterator[Bina
 
 def remove_leftovers(target: Path) -> None:
     """Remove temporary files of `target` that no writer has any more."""
-    for number in range(_MOST_NUMBERED):
-        _remove_leftover(_place(target, str(number)))
+    _remove_leftovers(beside(target, ""))
+
+
+def _remove_leftovers(stem: Path) -> None:
+    for place in _numbered(stem):
+        if os.path.lexists(place):
+            _remove_leftover(place)
 
 
 def sync_to_disk(path: Path) -> None:
@@ -84,23 +90,22 @@ def sync_to_disk(path: Path) -> None:
             os.close(descriptor)
 
 
-def _place(target: Path, number: str) -> Path:
-    return beside(target, f"-{number}.tmp")
+def _numbered(stem: Path) -> list[str]:
+    return [f"{stem}-{number}.tmp" for number in range(_MOST_NUMBERED)]
 
 
-def _places(target: Path) -> Iterator[Path]:
-    for number in range(_MOST_NUMBERED):
-        yield _place(target, str(number))
+def _places(stem: Path) -> Iterator[str]:
+    yield from _numbered(stem)
     while True:
-        yield _place(target, secrets.token_hex(8))
+        yield f"{stem}-{secrets.token_hex(8)}.tmp"
 
 
-def _temporary(target: Path) -> BinaryIO:
-    """A new file beside `target`, locked where that can be."""
-    for place in _places(target):
+def _temporary(stem: Path) -> BinaryIO:
+    """A new file whose name begins with `stem`, locked where that can be."""
+    for place in _places(stem):
         with contextlib.suppress(FileExistsError):
             # open() gives the permissions that the user's umask asks for; tempfile would give 0600
-            stream = place.open("xb")
+            stream = open(place, "xb")  # noqa: SIM115 - the caller closes it
             if _is_kept(stream):
                 return stream
             stream.close()
@@ -110,12 +115,12 @@ def _temporary(target: Path) -> BinaryIO:
 def _is_kept(stream: BinaryIO) -> bool:
     """Whether a file just made is ours: locked and not taken for a leftover before that."""
     try:
-        return try_lock(stream.fileno()) and is_named(Path(stream.name), stream.fileno())
+        return try_lock(stream.fileno()) and is_named(stream.name, stream.fileno())
     except OSError:
         return True  # where nobody can lock, nobody removes
 
 
-def _remove_leftover(place: Path) -> None:
+def _remove_leftover(place: str) -> None:
     with contextlib.suppress(OSError):
         descriptor = _opened(place)
         try:
@@ -128,7 +133,7 @@ def _remove_leftover(place: Path) -> None:
             os.close(descriptor)
 
 
-def _opened(place: Path) -> int:
+def _opened(place: str) -> int:
     flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         return os.open(place, os.O_RDWR | flags)  # some network file systems lock only what may be written
@@ -138,18 +143,17 @@ def _opened(place: Path) -> int:
 
 def _discard(stream: BinaryIO) -> None:
     """Remove a temporary file after an error, while it is locked: later its name may be another's."""
-    temporary = Path(stream.name)
-    is_ours = stream.closed or is_named(temporary, stream.fileno())
+    is_ours = stream.closed or is_named(stream.name, stream.fileno())
     if not CAN_MOVE_OPEN_FILES:
         with contextlib.suppress(OSError):  # what is not written yet may find no room
             stream.close()
     if is_ours:
-        temporary.unlink(missing_ok=True)
+        Path(stream.name).unlink(missing_ok=True)
 
 
-def _move_closed(temporary: Path, target: Path) -> None:
+def _move_closed(temporary: str, target: Path) -> None:
     try:
         os.replace(temporary, target)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)
         raise
