@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 import numpy as np
@@ -199,6 +200,8 @@ def prepared(command: Command, n_repeats: int = 1) -> Prepared:
 def _prepared(command: Command, n_repeats: int) -> Prepared:
     _warm(command.words)
     home = Path(tempfile.mkdtemp(prefix="kills-", dir=_MEMORY))
+    # at the end of this process, be it one of multiprocessing, which does without atexit
+    Finalize(None, shutil.rmtree, args=(home,), exitpriority=0)
     before, after = home / "here", home / "after" / "here"
     before.mkdir()
     _make_inputs(before, n_repeats)

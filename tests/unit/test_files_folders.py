@@ -208,6 +208,16 @@ def test_runs_beside_each_other_make_one_parent(tmp_path):
     assert os.listdir(tmp_path) == ["a"]
 
 
+def test_a_run_that_has_just_made_the_folders_between_is_not_overtaken(tmp_path):
+    with whole_folder(tmp_path / "a" / "b") as folder:
+        (folder / "first").touch()
+        (tmp_path / "a").mkdir()  # as the run does right before its end
+        with pytest.raises(InputError, match="two runs at once"), whole_folder(tmp_path / "a" / "b"):
+            pass
+    assert os.listdir(tmp_path / "a" / "b") == ["first"]
+    assert os.listdir(tmp_path) == ["a"]
+
+
 def test_a_folder_that_came_meanwhile_is_not_replaced(tmp_path):
     out = tmp_path / "out"
     with pytest.raises(InputError, match="exists"), whole_folder(out):

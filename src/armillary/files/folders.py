@@ -47,19 +47,18 @@ def held_folder(path: str | os.PathLike[str]) -> Iterator[FolderPlace]:
     """A place for a folder, on which nobody else works in this block."""
     target = Path(os.path.realpath(os.fsdecode(path)))
     home = _existing_parent(target)
-    with held_where_possible(_stand_in(target, home), _named(target)) as is_locked:
-        place = FolderPlace(os.fsdecode(path), target, home, is_locked)
-        place.clean()
-        for former in home.parents:
-            _clean_former(target, former)
-        yield place
+    for former in home.parents:
+        _clean_former(target, former)
+    with _held(target, home) as is_locked:
+        _bring_back(target)
+        yield FolderPlace(os.fsdecode(path), target, home, is_locked)
 
 
 def bring_back(path: str | os.PathLike[str]) -> None:
     """Bring back a folder that a killed run left aside, unless a run is at it now."""
     target = Path(os.path.realpath(os.fsdecode(path)))
     if beside(target, ".old").exists() and not target.exists():
-        with suppress(InputError), held_where_possible(target, _named(target)):
+        with suppress(InputError), _held(target, target.parent):
             _bring_back(target)
 
 
@@ -72,22 +71,12 @@ class FolderPlace:
     home: Path  # the nearest folder above it that is there
     is_locked: bool
 
-    @property
-    def stand_in(self) -> Path:
-        """Names in `home` are made after this one."""
-        return _stand_in(self.target, self.home)
-
-    def clean(self) -> None:
-        """Bring back, or remove, what a killed run left here."""
-        _bring_back(self.target)
-        if self.is_locked:
-            shutil.rmtree(beside(self.stand_in, ".new"), ignore_errors=True)
-
     @contextmanager
     def whole(self, *, force: bool) -> Iterator[Path]:
         """See `whole_folder`."""
         _refuse_existing(self.target, force=force)
-        temporary = beside(self.stand_in, ".new" if self.is_locked else f"-{secrets.token_hex(8)}.new")
+        ending = ".new" if self.is_locked else f"-{secrets.token_hex(8)}.new"
+        temporary = beside(_stand_in(self.target, self.home), ending)
         try:
             temporary.mkdir()
         except OSError as error:
@@ -103,8 +92,7 @@ class FolderPlace:
         finally:
             # what could not be moved, or the folder that was there before
             shutil.rmtree(temporary, ignore_errors=True)
-        for folder in {self.home, self.target.parent}:
-            sync_to_disk(folder)
+        sync_to_disk(self.home)
 
     @contextmanager
     def _beside_target(self) -> Iterator[None]:
@@ -112,7 +100,7 @@ class FolderPlace:
         with ExitStack() as stack:
             if self.home != self.target.parent:
                 self.target.parent.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(held_where_possible(self.target, _named(self.target)))
+                stack.enter_context(_held(self.target, self.target.parent))
             yield
 
 
@@ -121,16 +109,21 @@ def _stand_in(target: Path, home: Path) -> Path:
     return home / "%".join(target.relative_to(home).parts)
 
 
+@contextmanager
+def _held(target: Path, home: Path) -> Iterator[bool]:
+    """Nobody else builds the folder from this home; what killed runs left there is removed, if that can be known."""
+    stand_in = _stand_in(target, home)
+    with held_where_possible(stand_in, f"The output folder '{target}'") as is_locked:
+        if is_locked:
+            shutil.rmtree(beside(stand_in, ".new"), ignore_errors=True)
+        yield is_locked
+
+
 def _clean_former(target: Path, former: Path) -> None:
-    """Clean the home of a run that was killed when it had made the folders between."""
-    stand_in = _stand_in(target, former)
-    if beside(stand_in, ".lock").exists():
-        with suppress(InputError), held_where_possible(stand_in, _named(target)) as is_locked:
-            FolderPlace("", target, former, is_locked).clean()
-
-
-def _named(target: Path) -> str:
-    return f"The output folder '{target}'"
+    """Clean the home of a run that was killed when it had made the folders between; a sentence if it is at work."""
+    if beside(_stand_in(target, former), ".lock").exists():
+        with _held(target, former):
+            pass
 
 
 def _refuse_existing(target: Path, *, force: bool) -> None:
@@ -177,10 +170,12 @@ def _move(temporary: Path, target: Path) -> None:
     """Give `temporary` the name `target`; what had it before is under `temporary` then, or gone."""
     if not target.exists():
         os.rename(temporary, target)
+        sync_to_disk(target.parent)
         return
     with suppress(OSError):  # some file systems have no permissions to give
         shutil.copymode(target, temporary)
     if exchange(temporary, target):
+        sync_to_disk(target.parent)  # before the old one goes
         return
     old = beside(target, ".old")
     os.rename(target, old)
@@ -189,6 +184,7 @@ def _move(temporary: Path, target: Path) -> None:
     except BaseException:
         os.rename(old, target)
         raise
+    sync_to_disk(target.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
