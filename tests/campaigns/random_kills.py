@@ -13,18 +13,9 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from tests.campaigns import killed_commands as killed
 from tests.campaigns.campaign import main
-from tests.campaigns.killed_commands import (
-    COMMANDS,
-    Command,
-    check_killed,
-    check_recovered,
-    completed,
-    ended,
-    fork,
-    prepared,
-    scene,
-)
+from tests.campaigns.killed_commands import COMMANDS, Command
 
 _REPEATS = 4  # of the rows: some dozens of checkpoints
 _REFUSED = 2  # the exit code
@@ -33,10 +24,10 @@ _REFUSED = 2  # the exit code
 @cache
 def seconds_of(command: Command) -> float:
     """How long the command takes when it is left alone."""
-    prepared(command, _REPEATS)
-    with scene(command, _REPEATS) as folder:
+    killed.prepared(command, _REPEATS)
+    with killed.scene(command, _REPEATS) as folder:
         begin = time.monotonic()
-        completed(command.do, folder)
+        killed.completed(command.do, folder)
         return time.monotonic() - begin
 
 
@@ -47,27 +38,27 @@ def trial(random: np.random.Generator) -> str:
 def suffer(command: Command, random: np.random.Generator) -> str:
     """Kill up to three times, look each time, run once more to the end, look again."""
     has_rival, n_kills = bool(random.random() < 0.3), int(random.integers(1, 4))
-    found = prepared(command, _REPEATS)
+    found = killed.prepared(command, _REPEATS)
     codes = []
-    with scene(command, _REPEATS) as folder:
+    with killed.scene(command, _REPEATS) as folder:
         for _ in range(n_kills):
             wait = 1.1 * random.random() * seconds_of(command)
             codes.append(_killed(command, folder, wait, has_rival=has_rival))
-            check_killed(command, folder, found)
-        completed(command.do, folder)
-        check_recovered(folder, found)
+            killed.check_killed(command, folder, found)
+        killed.completed(command.do, folder)
+        killed.check_recovered(folder, found)
     return f"{command.name}{' with a rival' if has_rival else ''}: {codes.count(-signal.SIGKILL)} kills"
 
 
 def _killed(command: Command, folder: Path, wait: float, *, has_rival: bool) -> int:
     """Start the command and kill it after `wait` seconds; the exit code, if it had ended by then."""
-    child = fork(command.do, folder)
-    rival = fork(command.do, folder) if has_rival else None
+    child = killed.fork(command.do, folder)
+    rival = killed.fork(command.do, folder) if has_rival else None
     time.sleep(wait)
     os.kill(child, signal.SIGKILL)
-    code = ended(child)
+    code = killed.ended(child)
     if rival is not None:
-        other = ended(rival)
+        other = killed.ended(rival)
         assert other in (0, _REFUSED), f"the rival ended with {other}: {_said(folder)}"
         if _REFUSED in (code, other):
             assert "must not be used by two runs at once" in _said(folder), _said(folder)
