@@ -190,4 +190,5 @@ def trial(random: np.random.Generator) -> str:
 
 
 if __name__ == "__main__":
+    kills()  # once, before the processes of the campaign are forked
     main("kills", trial)

@@ -71,4 +71,6 @@ def _said(folder: Path) -> str:
 
 
 if __name__ == "__main__":
+    for one in COMMANDS:
+        killed.prepared(one, _REPEATS)  # once, before the processes of the campaign are forked
     main("random_kills", trial)

@@ -30,7 +30,7 @@ def _some(random):
 
 
 def test_commands_that_are_killed():
-    assert_clean(run("some kills", _some, seed=0, trials=24))
+    assert_clean(run("some kills", _some, seed=0, trials=24, patience=600.0))
 
 
 def test_every_operation_of_a_save_is_seen():
