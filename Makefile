@@ -32,7 +32,7 @@ test-slow: $(VENV)/.installed-dev
 # The campaigns of tests/campaigns, each for so many minutes; `make test` runs a few seconds of each.
 MINUTES ?= 1
 SEED ?= 0
-CAMPAIGNS ?= calls archives inputs kills threads
+CAMPAIGNS ?= calls archives inputs kills random_kills threads
 fuzz: $(VENV)/.installed-dev
 	@for name in $(CAMPAIGNS); do \
 	  echo "== tests/campaigns/$$name.py, seed $(SEED)"; \

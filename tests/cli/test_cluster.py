@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import sys
 
 import numpy as np
@@ -18,6 +19,7 @@ from armillary.datasets import make_vmf_mixture
 from armillary.files import Vectors, write_vectors
 from armillary.files.formats import FORMATS
 from armillary.metrics import matched_accuracy_score
+from armillary.persistence.locks import beside
 
 ALL = ["labels.csv", "labels.npy", "model.safetensors", "report.html", "summary.json"]
 QUICK = ("--no-report", "-q")
@@ -323,6 +325,18 @@ def test_inspect_says_what_a_model_is(cli, fitted):
     lengths = np.linalg.norm(fitted.resultants_, axis=1) / fitted.counts_
     spreads = [line["spread_degrees"] for line in facts["clusters"]]
     assert spreads == pytest.approx(np.degrees(np.arccos(lengths)), rel=1e-12)
+
+
+def test_a_folder_that_a_killed_run_left_aside_comes_back(cli, rows_file, tmp_path):
+    command = ("cluster", "rows.npy", "-k", "5", "--no-report", "-o", "out")
+    assert cli(*command).code == 0
+    for next_command in (("inspect", "out"), ("predict", "out", "rows.npy"), command):
+        (tmp_path / "out").rename(beside(tmp_path / "out", ".old"))
+        done = cli(*next_command)
+        assert done.code == (2 if next_command is command else 0)
+        assert sorted(os.listdir(tmp_path)) == ["out", "rows.npy", "truth.npy"]
+    assert done.sentence.endswith("exists. Choose another with -o, or replace it with --force.")
+    assert cli(*command, "--force").code == 0
 
 
 def test_inspect_shows_the_largest_first_and_all_on_request(cli, rows_file):

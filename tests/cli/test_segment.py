@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 import armillary
+from armillary.files.folders import held_folder
 from armillary.vision import DirectionSegmenter, color_labels, images, make_room_walk, read_id_image
 
 N_FRAMES = 6
@@ -154,6 +155,15 @@ def test_a_folder_that_exists_is_refused_and_replaced_on_request(segment, frames
     (tmp_path / "out" / "labels" / "old.png").write_bytes(b"")
     assert segment(*ordered, "--force").code == 0
     assert label_names(tmp_path / "out") == ["0.png"]
+
+
+def test_two_runs_do_not_fill_one_folder(segment, frames, tmp_path):
+    """A folder is held until its last frame, not only until it is there."""
+    with held_folder(tmp_path / "out"):
+        done = segment(frames, "--camera", "camera.json", "-o", "out", "--force")
+    assert done.code == 2
+    assert f"'{tmp_path / 'out'}' must not be used by two runs at once; process {os.getpid()} on " in done.sentence
+    assert sorted(os.listdir(tmp_path)) == ["camera.json", "frames"]
 
 
 def test_a_folder_of_others_is_not_replaced(segment, frames, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -16,7 +17,9 @@ import pytest
 
 import armillary
 from armillary.exceptions import ArchiveError
+from armillary.persistence import locks
 from armillary.persistence.checkpoints import load_checkpoint, save_checkpoint
+from armillary.persistence.locks import held
 
 COMMAND = [sys.executable, "-m", "armillary", "stream"]
 
@@ -294,6 +297,59 @@ def test_two_runs_do_not_write_one_output(cli, lines_file, tmp_path):
     assert (tmp_path / "ids.jsonl").read_bytes() == whole
 
 
+def test_two_runs_do_not_share_a_state(cli, lines_file, tmp_path):
+    options = ("-o", "ids.jsonl", "--state", "kept")
+    cli("stream", "rows.jsonl", *options)
+    before = {name: (tmp_path / name).read_bytes() for name in ("kept", "ids.jsonl")}
+    (tmp_path / "link").symlink_to("kept")
+    (tmp_path / "there").symlink_to(".", target_is_directory=True)
+    with held(tmp_path / "kept", "It", ""):
+        for name in ("kept", "link", "./there/kept", tmp_path / "kept"):
+            done = cli("stream", "rows.jsonl", "-o", "other.jsonl", "--state", name)
+            assert done.code == 2
+            assert done.sentence.startswith(
+                f"The state '{name}' must not be used by two runs at once; process {os.getpid()} on "
+            )
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    assert sorted(os.listdir(tmp_path)) == ["ids.jsonl", "kept", "link", "rows.jsonl", "there"]
+
+
+def test_two_runs_at_the_same_time(mixture, tmp_path):
+    """The second does not even look at the state: what both would have learned is learned once."""
+    command = [*COMMAND, "--state", "kept", "-o"]
+    with subprocess.Popen([*command, "ids.jsonl"], cwd=tmp_path, stdin=subprocess.PIPE) as first:
+        first.stdin.write(json.dumps(mixture[0][0].tolist()).encode() + b"\n")
+        first.stdin.flush()
+        wait_for(tmp_path / "ids.jsonl", 1, first)
+        second = subprocess.run([*command, "other.jsonl"], cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True)
+        assert second.returncode == 2
+        assert f"must not be used by two runs at once; process {first.pid} on ".encode() in second.stderr
+        first.stdin.close()
+    assert first.returncode == 0
+    assert sorted(os.listdir(tmp_path)) == ["ids.jsonl", "kept"]
+
+
+def test_the_next_run_removes_what_a_killed_one_left(cli, lines_file, tmp_path):
+    for left in (".kept.armillary.lock", ".kept.armillary-0.tmp", ".kept.armillary-3.tmp", "kept.begun"):
+        (tmp_path / left).touch()
+    (tmp_path / ".other.armillary-0.tmp").touch()
+    assert cli("stream", "rows.jsonl", "-o", "ids.jsonl", "--state", "kept").code == 0
+    assert sorted(os.listdir(tmp_path)) == [".other.armillary-0.tmp", "ids.jsonl", "kept", "rows.jsonl"]
+
+
+def test_a_state_or_an_output_where_nobody_can_lock(cli, lines_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "fcntl", None)
+    monkeypatch.setattr(locks, "msvcrt", None)
+    said = cli("stream", "rows.jsonl", "-o", "ids.jsonl", "--state", "kept").sentence
+    assert said == (
+        f"The state 'kept' must lie on a file system that can lock files; that of '{tmp_path}' cannot: "
+        f"{os.strerror(errno.ENOLCK)}. Choose another place for it with --state."
+    )
+    assert os.listdir(tmp_path) == ["rows.jsonl"]
+    said = cli("stream", "rows.jsonl", "-o", "ids.jsonl").sentence
+    assert said.startswith("The output 'ids.jsonl' must lie on a file system that can lock files; it cannot: ")
+
+
 def test_inspect_and_predict_take_a_state(cli, lines_file, rows_file):
     cli("stream", "rows.jsonl", "-o", "ids.jsonl", "--state", "kept")
     assert "state of a stream after 600 rows" in cli("inspect", "kept").out
@@ -362,8 +418,7 @@ def run_and_kill(name, n_kills, folder):
 def test_killed_at_random_moments(long_stream, tmp_path):
     """SIGKILL gives a process no chance: whatever it had written, the runs together write what one run writes."""
     assert run_and_kill("links", 2, tmp_path) == long_stream("links")
-    left = {file.name for file in tmp_path.iterdir() if not file.name.startswith(".armillary-")}
-    assert left == {"rows.jsonl", "ids.jsonl", "kept", "once.jsonl"}
+    assert set(os.listdir(tmp_path)) == {"rows.jsonl", "ids.jsonl", "kept", "once.jsonl"}
 
 
 @pytest.mark.slow

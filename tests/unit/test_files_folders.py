@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -10,7 +11,11 @@ import stat
 import pytest
 
 from armillary.exceptions import ArchiveError, InputError
-from armillary.files import whole_folder
+from armillary.files import folders, whole_folder
+from armillary.files.exchange import exchange
+from armillary.files.folders import bring_back
+from armillary.persistence import locks
+from armillary.persistence.locks import beside
 from armillary.persistence.whole import whole_file
 
 
@@ -54,6 +59,7 @@ def test_the_old_folder_comes_back_where_the_new_one_cannot_take_its_place(tmp_p
     out = tmp_path / "out"
     out.mkdir()
     (out / "summary.json").write_text('{"armillary": "0.1.0"}')
+    monkeypatch.setattr(folders, "exchange", lambda *_: False)
     real = os.rename
 
     def rename(one, other):
@@ -112,3 +118,152 @@ def test_a_place_that_refuses(tmp_path, monkeypatch):
 def test_a_whole_file_names_who_writes(tmp_path):
     with pytest.raises(ArchiveError, match=r"^armillary writes a regular file; "), whole_file(tmp_path, "armillary"):
         pass
+
+
+# ------------------------------------------------------------------------------------------ one name, two folders
+
+
+@pytest.fixture(params=["exchange", "two renames"])
+def can_exchange(request, monkeypatch):
+    """With the exchange of this system, and without."""
+    if request.param == "two renames":
+        monkeypatch.setattr(folders, "exchange", lambda *_: False)
+    return request.param == "exchange"
+
+
+def made(path, word):
+    path.mkdir()
+    (path / "summary.json").write_text(json.dumps({"armillary": word}))
+    return path
+
+
+def word_in(path):
+    return json.loads((path / "summary.json").read_text())["armillary"]
+
+
+def replaced(path, word, **options):
+    with whole_folder(path, force=True, **options) as folder:
+        (folder / "summary.json").write_text(json.dumps({"armillary": word}))
+
+
+def test_two_folders_trade_names(tmp_path):
+    one, other = made(tmp_path / "one", "1"), made(tmp_path / "other", "2")
+    if not exchange(one, other):
+        pytest.skip("this system cannot")
+    assert (word_in(one), word_in(other)) == ("2", "1")
+    with pytest.raises(FileNotFoundError):
+        exchange(one, tmp_path / "none")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EINVAL, errno.EPERM])
+def test_a_system_that_cannot_exchange_says_so(number, tmp_path, monkeypatch):
+    def call(one, other):
+        ctypes.set_errno(number)
+        return -1
+
+    monkeypatch.setattr("armillary.files.exchange._call", lambda: call)
+    assert not exchange(tmp_path, tmp_path)
+    monkeypatch.setattr("armillary.files.exchange._call", lambda: None)
+    assert not exchange(tmp_path, tmp_path)
+
+
+def test_a_symbolic_link_is_followed(tmp_path, can_exchange):
+    made(tmp_path / "real", "old")
+    (tmp_path / "link").symlink_to("real")
+    replaced(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert word_in(tmp_path / "real") == "new"
+    (tmp_path / "dangling").symlink_to("later")
+    replaced(tmp_path / "dangling", "new")
+    assert word_in(tmp_path / "later") == "new"
+    assert sorted(os.listdir(tmp_path)) == ["dangling", "later", "link", "real"]
+
+
+def test_permissions_of_the_old_folder_stay(tmp_path, can_exchange):
+    out = made(tmp_path / "out", "old")
+    out.chmod(0o700)
+    replaced(out, "new")
+    assert stat.S_IMODE(out.stat().st_mode) == 0o700
+
+
+def test_a_second_run_on_a_folder_is_refused(tmp_path):
+    out = made(tmp_path / "out", "old")
+    (tmp_path / "link").symlink_to("out")
+    with whole_folder(out, force=True) as folder:
+        (folder / "summary.json").write_text('{"armillary": "first"}')
+        with pytest.raises(InputError) as caught:
+            replaced(tmp_path / "link", "second")
+        assert str(caught.value).startswith(
+            f"The output folder '{out}' must not be used by two runs at once; process {os.getpid()} on "
+        )
+    assert word_in(out) == "first"
+    assert sorted(os.listdir(tmp_path)) == ["link", "out"]
+
+
+def test_runs_beside_each_other_make_one_parent(tmp_path):
+    with whole_folder(tmp_path / "a" / "b") as b, whole_folder(tmp_path / "a" / "c") as c:
+        (b / "b").touch()
+        (c / "c").touch()
+    assert sorted(os.listdir(tmp_path / "a")) == ["b", "c"]
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_run_that_has_just_made_the_folders_between_is_not_overtaken(tmp_path):
+    with whole_folder(tmp_path / "a" / "b") as folder:
+        (folder / "first").touch()
+        (tmp_path / "a").mkdir()  # as the run does right before its end
+        with pytest.raises(InputError, match="two runs at once"), whole_folder(tmp_path / "a" / "b"):
+            pass
+    assert os.listdir(tmp_path / "a" / "b") == ["first"]
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_folder_that_came_meanwhile_is_not_replaced(tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match="exists"), whole_folder(out):
+        made(out, "another's")
+    assert word_in(out) == "another's"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def left_aside(tmp_path):
+    """What a kill between the two renames leaves."""
+    made(beside(tmp_path / "out", ".old"), "old")
+    made(beside(tmp_path / "out", ".new"), "new")
+    return tmp_path / "out"
+
+
+def test_the_next_run_brings_the_old_folder_back(tmp_path):
+    out = left_aside(tmp_path)
+    with pytest.raises(InputError, match="exists"), whole_folder(out):
+        pass
+    assert word_in(out) == "old"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_the_next_reader_brings_the_old_folder_back(tmp_path):
+    out = left_aside(tmp_path)
+    with locks.held(out, "It", ""):
+        bring_back(out)  # a run is at it
+        assert not out.exists()
+    bring_back(out)
+    assert word_in(out) == "old"
+
+
+def test_a_folder_left_aside_goes_once_the_new_one_is_there(tmp_path):
+    out = left_aside(tmp_path)
+    made(out, "newer")
+    bring_back(out)
+    replaced(out, "newest")
+    assert word_in(out) == "newest"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_folders_where_nobody_can_lock(tmp_path, monkeypatch, can_exchange):
+    monkeypatch.setattr(locks, "fcntl", None)
+    monkeypatch.setattr(locks, "msvcrt", None)
+    out = made(tmp_path / "out", "old")
+    made(beside(out, ".new"), "another's")
+    replaced(out, "new")
+    assert word_in(out) == "new"
+    assert sorted(os.listdir(tmp_path)) == [".out.armillary.new", "out"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import armillary
 from armillary.exceptions import InputError
+from armillary.files.folders import bring_back
 from armillary.files.source import refuse_unreadable
 
 MODEL_FILE = "model.safetensors"
@@ -15,6 +16,7 @@ MODEL_FILE = "model.safetensors"
 def model_path(name: str) -> Path:
     """The file that is meant: `name`, or the model in a folder that `cluster` wrote."""
     path = Path(name)
+    bring_back(path)
     if path.is_dir():
         path = path / MODEL_FILE
         if not path.exists():

@@ -103,6 +103,7 @@ def segment(
     summary.json and, with --method ddp, model.safetensors. After an error the frames done before it are in OUT.
     """
     from armillary.cli.segment_output import Recording, follow
+    from armillary.files.folders import held_folder
     from armillary.validation import check_integer
     from armillary.vision import DirectionSegmenter, open_frames
 
@@ -134,8 +135,9 @@ def segment(
         "every": every,
     }
     screen = Screen(quiet=quiet, as_json=json)
-    recording = Recording(output, frames, intrinsics, settings, animation=animation, writes_ids=ids, force=force)
-    summary = follow(frames, segmenter, recording, screen)
+    with held_folder(output) as place:
+        recording = Recording(place, frames, intrinsics, settings, animation=animation, writes_ids=ids, force=force)
+        summary = follow(frames, segmenter, recording, screen)
     screen.result(_told(summary, output))
     screen.data(summary)
 

@@ -15,7 +15,7 @@ import numpy as np
 from armillary import __version__
 from armillary.cli.screen import Screen
 from armillary.exceptions import ArmillaryError, InputError
-from armillary.files.folders import SUMMARY, whole_folder
+from armillary.files.folders import SUMMARY, FolderPlace
 from armillary.models.ddp_vmf_means import DDPvMFMeans
 from armillary.persistence.archive import save
 from armillary.persistence.whole import whole_file
@@ -33,11 +33,11 @@ _BROKEN_OFF = 130  # the exit code after SIGINT
 
 
 class Recording:
-    """A folder that fills as frames are done: `add` each, `finish` once."""
+    """A folder, held until the end, that fills as frames are done: `add` each, `finish` once."""
 
     def __init__(
         self,
-        folder: Path,
+        place: FolderPlace,
         frames: Frames,
         camera: Camera | None,
         settings: dict[str, Any],
@@ -46,7 +46,8 @@ class Recording:
         writes_ids: bool,
         force: bool,
     ) -> None:
-        self.folder = folder
+        self.folder = folder = place.target
+        self.given = place.given
         self._frames = frames
         self._head = {
             "armillary": __version__,
@@ -62,7 +63,7 @@ class Recording:
         self._is_animated = _spread(len(frames), _MOST_ANIMATED)
         ending = ("mp4" if has_ffmpeg() else "gif") if animation == "auto" else animation
         self._film = None if ending == "none" else Animation(folder / f"overview.{ending}", _FILM_RATE)
-        with whole_folder(folder, force=force) as empty:
+        with place.whole(force=force) as empty:
             for name in ("labels", "ids") if writes_ids else ("labels",):
                 (empty / name).mkdir()
             _write_json(empty / SUMMARY, self._head | {"status": "running"})
@@ -153,7 +154,7 @@ def _give_up(
     is_broken_off = not isinstance(error, Exception)  # by the user, or by a signal
     with suppress(OSError):  # a full disk takes no summary either, and the first error is the one to tell
         if recording.n_frames:
-            done = f" The frames done before, {recording.n_frames}, are in '{recording.folder}'."
+            done = f" The frames done before, {recording.n_frames}, are in '{recording.given}'."
             recording.finish(segmenter, error="broken off" if is_broken_off else str(error) or type(error).__name__)
         else:
             shutil.rmtree(recording.folder)

@@ -13,11 +13,8 @@ import numpy.typing as npt
 
 from armillary.cli.labels_out import separated
 from armillary.exceptions import InputError
-
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None  # type: ignore[assignment]
+from armillary.persistence.locks import try_lock
+from armillary.persistence.whole import sync_to_disk
 
 KINDS = ("jsonl", "csv")
 
@@ -58,6 +55,7 @@ class StreamOutput:
         if self.is_file:
             self._open()
             self._stream.truncate(0)
+            sync_to_disk(Path(self.place).parent)  # a state that knows of its bytes must not outlive its name
         self.is_begun = True
 
     def go_on(self, n_bytes: int, *, has_ids: bool) -> None:
@@ -80,14 +78,17 @@ class StreamOutput:
     def _open(self) -> None:
         file = Path(self.path)
         self._stream = file.open("r+b" if file.exists() else "xb")
-        if fcntl is not None:
-            try:
-                fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                self._stream.close()
-                raise InputError(
-                    f"The output '{self.path}' must not be written by two runs; another is at it. Wait for its end."
-                ) from error
+        try:
+            is_locked = try_lock(self._stream.fileno())
+        except OSError as error:
+            raise InputError(
+                f"The output '{self.path}' must lie on a file system that can lock files; it cannot: {error.strerror}. "
+                "Choose another place with -o, or write to standard output."
+            ) from error
+        if not is_locked:
+            raise InputError(
+                f"The output '{self.path}' must not be written by two runs; another is at it. Wait for its end."
+            )
 
     def write(self, first_row: int, ids: list[str | None], clusters: npt.NDArray[np.integer]) -> None:
         """The answers to one step, seen at once by whoever reads."""

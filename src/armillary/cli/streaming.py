@@ -6,6 +6,9 @@ the output back to its length and reads the input from its place: the rows after
 the same ids. So a file that was read and written in any number of runs equals that of one run. A pipe cannot be read
 again: rows that were read after the last checkpoint of a run that was killed come back only if the producer sends them
 again, all rows (--from-start) or those after the number that is said at the start.
+
+The state is locked (`persistence/locks.py`) from before it is looked at until after its last write, so a second run on
+it is refused: it would learn from the same place and give out the same row numbers again.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -31,6 +34,8 @@ from armillary.cli.stream_input import Step, StreamInput
 from armillary.cli.stream_output import StreamOutput
 from armillary.exceptions import ArmillaryError, InputError, ParameterError
 from armillary.persistence.checkpoints import load_checkpoint, save_checkpoint
+from armillary.persistence.locks import held
+from armillary.persistence.whole import remove_leftovers, whole_file
 
 _STEP_ROWS = 256
 
@@ -114,6 +119,7 @@ def follow(task: StreamTask, screen: Screen) -> int:
     with (
         _Stop() as stop,
         suppress(_StopError),  # one that is not caught below came before the first row
+        _held_state(task.state),
         closing(output),
         closing(StreamInput.open(task.input, task.format, task.key, task.batch, stop.waiting)) as source,
     ):
@@ -125,12 +131,28 @@ def follow(task: StreamTask, screen: Screen) -> int:
 # ------------------------------------------------------------------------------------------------------ beginning
 
 
+def _held_state(state: str | None) -> AbstractContextManager[None]:
+    """Around all that is done with a state."""
+    return nullcontext() if state is None else _held(_real(state), f"The state '{state}'")
+
+
+@contextmanager
+def _held(file: Path, what: str) -> Iterator[None]:
+    _refuse_folder(file)
+    with held(file, what, "Choose another place for it with --state."):
+        remove_leftovers(file)
+        yield
+
+
+def _real(state: str) -> Path:
+    """One path for one state, however it is spelled."""
+    return Path(os.path.realpath(state))
+
+
 def _beginning(task: StreamTask, source: StreamInput, output: StreamOutput, screen: Screen) -> tuple[Any, Place]:
     """The model and the place to start from: those of the state, or new ones."""
     if task.state is None or not Path(task.state).exists():
         model = _new_model(task)
-        if task.state is not None:
-            _refuse_folder(task.state)
         _refuse_others_output(task, output)
         source.batch = task.batch or _usual_batch(model, source)
         return model, Place(output=output.place, batch=source.batch)
@@ -167,19 +189,19 @@ def _what_to_send(task: StreamTask, place: Place, source: StreamInput) -> str:
 
 def _marker(state: str) -> Path:
     """A file that names the output which a run has begun and no checkpoint knows of yet."""
-    return Path(f"{state}.begun")
+    return Path(f"{_real(state)}.begun")
 
 
 def _refuse_others_output(task: StreamTask, output: StreamOutput) -> None:
     """A new output must not be there, unless a run that was killed before its first checkpoint left it."""
     marker = None if task.state is None else _marker(task.state)
-    was_begun = marker is not None and marker.exists() and marker.read_text() == output.place
+    was_begun = marker is not None and marker.exists() and marker.read_bytes() == os.fsencode(output.place)
     if not task.force and not was_begun:
         output.refuse_existing()
 
 
-def _refuse_folder(state: str) -> None:
-    folder = Path(os.path.abspath(state)).parent
+def _refuse_folder(state: Path) -> None:
+    folder = state.parent
     if not folder.is_dir():
         raise InputError(f"The state must lie in a folder that is there; '{folder}' is not. Make it first.")
 
@@ -225,9 +247,9 @@ def _refuse_other_options(task: StreamTask, model: Any, place: Place) -> None:
             asked[name] = (known.get(name), value)
     if task.batch is not None and task.batch != place.batch and not asked:
         asked["--batch"] = (place.batch, task.batch)
-    for name, (held, value) in asked.items():
+    for name, (before, value) in asked.items():
         raise ParameterError(
-            f"The state '{task.state}' was begun with {name} {held}; got {value}. Leave the option out to go on, or "
+            f"The state '{task.state}' was begun with {name} {before}; got {value}. Leave the option out to go on, or "
             "name another --state to start anew."
         )
     if task.request.threads is not None and "n_threads" in known:
@@ -316,7 +338,8 @@ class _Run:
         if self.output.is_begun:
             return
         if self.task.state is not None and self.output.is_file:
-            _marker(self.task.state).write_text(self.output.place)
+            with whole_file(_marker(self.task.state), "stream") as marker:
+                marker.write(os.fsencode(self.output.place))
         self.output.begin()
 
     def _keep_in_time(self) -> None:
