@@ -2,16 +2,27 @@
 
 A first use that finds nothing on disk takes a second or so for each kind of rows, and says so on the logger "armillary"
 at level INFO, which `verbose=1` shows.
+
+Kernels are kept where numba keeps compiled code: in NUMBA_CACHE_DIR, beside the sources, or in the cache of the user.
+In a container none of them may be writable. Kernels are then kept in a private folder for temporary files, or not at
+all, and one warning says so. A cache spares seconds: nothing about it may end a fit.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import stat
+import tempfile
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
-from numba.core import event
+from numba.core import caching, config, event
+
+from armillary.exceptions import CacheWarning
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,6 +35,8 @@ CONTRACT = frozenset({"contract"})
 # Filter scores are finite, so maxima may be kept per vector lane; the error bound of a filter holds for any order.
 FILTER = frozenset({"nnan", "nsz", "reassoc", "contract"})
 
+_WAY_OUT = "Set NUMBA_CACHE_DIR to a folder that lasts and can be written."
+
 
 def kernel(function: F | None = None, *, fastmath: frozenset[str] | None = None, is_inlined: bool = False) -> Any:
     """Compile `function` lazily. Serial and `nogil`: threads run whole blocks.
@@ -32,11 +45,143 @@ def kernel(function: F | None = None, *, fastmath: frozenset[str] | None = None,
     """
 
     def decorate(inner: F) -> Any:
-        return numba.njit(
-            inner, cache=True, nogil=True, error_model="numpy", fastmath=set(fastmath or ()), forceinline=is_inlined
+        compiled = numba.njit(
+            inner, nogil=True, error_model="numpy", fastmath=set(fastmath or ()), forceinline=is_inlined
         )
+        try:
+            compiled._cache = _KernelCache(inner)  # as its `enable_caching` does
+        except RuntimeError:  # what numba raises where it finds no room
+            _tell_of_place(None)
+        return compiled
 
     return decorate if function is None else decorate(function)
+
+
+def cache_folder() -> Path | None:
+    """Where the kernels of Armillary are kept; None: nowhere."""
+    try:
+        return Path(_KernelCache(kernel).cache_path)
+    except RuntimeError:
+        return None
+
+
+class _PrivateFolder(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
+    """A folder for temporary files that nobody but this user can write to: what is read from it is run."""
+
+    def __init__(self, py_func: Any, py_file: str) -> None:
+        self._py_file = py_file
+        self._lineno = py_func.__code__.co_firstlineno
+        self._cache_path = os.path.join(_private_path(), self.get_suitable_cache_subpath(py_file))
+
+    def get_cache_path(self) -> str:
+        """The folder in it for one folder of sources."""
+        return self._cache_path
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        """As numba asks for it: None where there is no such folder."""
+        try:
+            return super().from_function(py_func, py_file) if _is_private(_private_path()) else None
+        except OSError:
+            return None
+
+
+def _private_path() -> Path:
+    owner = str(os.getuid()) if hasattr(os, "getuid") else "kernels"
+    return Path(tempfile.gettempdir()) / f"armillary-{owner}"
+
+
+def _is_private(path: Path) -> bool:
+    """Whether a folder, made where it is missing, is this user's alone, and nobody can put another in its place."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    if not hasattr(os, "getuid"):
+        return True  # Windows: temporary files are in the profile of the user
+    own, around = path.lstat(), path.parent.stat()
+    is_own = stat.S_ISDIR(own.st_mode) and own.st_uid == os.getuid() and not own.st_mode & 0o077
+    return is_own and bool(around.st_mode & stat.S_ISVTX or not around.st_mode & 0o022)
+
+
+class _Locator:
+    """The first of numba's places, or the private folder, that can be written: looked for once, not for each kernel."""
+
+    _chosen: dict[str, Any] = {}  # noqa: RUF012 one for the process
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        """As numba asks for it: None where there is no room for the code of `py_func`."""
+        folder = os.path.dirname(py_file)
+        if folder not in cls._chosen:
+            cls._chosen[folder] = cls._choose(py_func, py_file)
+        chosen = cls._chosen[folder]
+        return None if chosen is None else chosen(py_func, py_file)
+
+    @staticmethod
+    def _choose(py_func: Any, py_file: str) -> Any:
+        candidates: list[Any] = [*caching.CompileResultCacheImpl._locator_classes, _PrivateFolder]
+        for candidate in candidates:
+            locator = candidate.from_function(py_func, py_file)
+            if locator is not None:
+                _tell_of_place(locator.get_cache_path(), is_lasting=candidate is not _PrivateFolder)
+                return candidate
+        return None
+
+
+def _tell_of_place(path: str | None, *, is_lasting: bool = False) -> None:
+    """Warn where kernels are not kept in the folder the user named, or not for long, or not at all."""
+    told = config.CACHE_DIR  # type: ignore[attr-defined]
+    is_as_told = not told or (path is not None and Path(path).is_relative_to(told))
+    if is_lasting and is_as_told:
+        return
+    why = (
+        "neither the folder of the package nor the cache of the user can be written"
+        if is_as_told
+        else f"NUMBA_CACHE_DIR={told} cannot be written"
+    )
+    now = "They are compiled again in each process" if path is None else f"They are kept in {path} for now"
+    _warn_once(f"Compiled kernels cannot be kept where they belong: {why}. {now}. {_WAY_OUT}")
+
+
+_warnings_given: list[str] = []
+
+
+def _warn_once(sentence: str) -> None:
+    if not _warnings_given:
+        _warnings_given.append(sentence)
+        warnings.warn(sentence, CacheWarning, stacklevel=2)
+
+
+class _KernelCacheImpl(caching.CompileResultCacheImpl):
+    _locator_classes: list[Any] = [_Locator]  # noqa: RUF012 numba's own are a list
+
+
+class _KernelCache(caching.FunctionCache):
+    """Numba's files of one kernel. Those that cannot be read or written cost a compilation, and never a fit."""
+
+    _impl_class = _KernelCacheImpl
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled code for a signature, None where there is none that can be used."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # a damaged file may make pickle, or what it builds, raise anything
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep compiled code, in new files where those that are there are damaged."""
+        try:
+            self._save_in_order(sig, data)
+        except OSError as error:
+            self.disable()
+            _warn_once(f"A compiled kernel cannot be kept: {error}. It is compiled again in each process. {_WAY_OUT}")
+
+    def _save_in_order(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except OSError:
+            raise
+        except Exception:  # as above: the index is read before it is written
+            self.flush()
+            super().save_overload(sig, data)
 
 
 class _Announcer(event.Listener):
