@@ -4,8 +4,9 @@ A first use that finds nothing on disk takes a second or so for each kind of row
 at level INFO, which `verbose=1` shows.
 
 Kernels are kept where numba keeps compiled code: in NUMBA_CACHE_DIR, beside the sources, or in the cache of the user.
-In a container none of them may be writable. Kernels are then kept in a private folder for temporary files, or not at
-all, and one warning says so. A cache spares seconds: nothing about it may end a fit.
+In a container none of them may be writable. What the image was built with is read there all the same, and what is
+compiled is kept in a private folder for temporary files, or not at all, of which one warning tells. A cache spares
+seconds: nothing about it may end a fit.
 """
 
 from __future__ import annotations
@@ -35,8 +36,6 @@ CONTRACT = frozenset({"contract"})
 # Filter scores are finite, so maxima may be kept per vector lane; the error bound of a filter holds for any order.
 FILTER = frozenset({"nnan", "nsz", "reassoc", "contract"})
 
-_WAY_OUT = "Set NUMBA_CACHE_DIR to a folder that lasts and can be written."
-
 
 def kernel(function: F | None = None, *, fastmath: frozenset[str] | None = None, is_inlined: bool = False) -> Any:
     """Compile `function` lazily. Serial and `nogil`: threads run whole blocks.
@@ -48,21 +47,15 @@ def kernel(function: F | None = None, *, fastmath: frozenset[str] | None = None,
         compiled = numba.njit(
             inner, nogil=True, error_model="numpy", fastmath=set(fastmath or ()), forceinline=is_inlined
         )
-        try:
-            compiled._cache = _KernelCache(inner)  # as its `enable_caching` does
-        except RuntimeError:  # what numba raises where it finds no room
-            _tell_of_place(None)
+        compiled._cache = _KernelCache(inner)  # as its `enable_caching` does
         return compiled
 
     return decorate if function is None else decorate(function)
 
 
-def cache_folder() -> Path | None:
-    """Where the kernels of Armillary are kept; None: nowhere."""
-    try:
-        return Path(_KernelCache(kernel).cache_path)
-    except RuntimeError:
-        return None
+def where_kept() -> str:
+    """A sentence about where the kernels of Armillary are kept, which is the warning where one was given."""
+    return _warnings_given[0] if _warnings_given else f"They are kept in {_KernelCache(kernel).cache_path}."
 
 
 class _PrivateFolder(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
@@ -101,6 +94,27 @@ def _is_private(path: Path) -> bool:
     return is_own and bool(around.st_mode & stat.S_ISVTX or not around.st_mode & 0o022)
 
 
+class _ReadOnly(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
+    """The folder beside the sources where nothing can be written: what an image was built with can be read."""
+
+    def __init__(self, py_func: Any, py_file: str) -> None:
+        self._py_file = py_file
+        self._lineno = py_func.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        """Where python and numba keep what they compile."""
+        return os.path.join(os.path.dirname(self._py_file), "__pycache__")
+
+    def ensure_cache_path(self) -> None:
+        """Asked for before a write."""
+        raise OSError(_NOWHERE)
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        """As numba asks for it."""
+        return cls(py_func, py_file)
+
+
 class _Locator:
     """The first of numba's places, or the private folder, that can be written: looked for once, not for each kernel."""
 
@@ -108,46 +122,23 @@ class _Locator:
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Any:
-        """As numba asks for it: None where there is no room for the code of `py_func`."""
+        """As numba asks for it."""
         folder = os.path.dirname(py_file)
         if folder not in cls._chosen:
-            cls._chosen[folder] = cls._choose(py_func, py_file)
-        chosen = cls._chosen[folder]
-        return None if chosen is None else chosen(py_func, py_file)
-
-    @staticmethod
-    def _choose(py_func: Any, py_file: str) -> Any:
-        candidates: list[Any] = [*caching.CompileResultCacheImpl._locator_classes, _PrivateFolder]
-        for candidate in candidates:
-            locator = candidate.from_function(py_func, py_file)
-            if locator is not None:
-                _tell_of_place(locator.get_cache_path(), is_lasting=candidate is not _PrivateFolder)
-                return candidate
-        return None
+            candidates: list[Any] = [*caching.CompileResultCacheImpl._locator_classes, _PrivateFolder, _ReadOnly]
+            cls._chosen[folder] = next(one for one in candidates if one.from_function(py_func, py_file) is not None)
+        return cls._chosen[folder](py_func, py_file)
 
 
-def _tell_of_place(path: str | None, *, is_lasting: bool = False) -> None:
-    """Warn where kernels are not kept in the folder the user named, or not for long, or not at all."""
-    told = config.CACHE_DIR  # type: ignore[attr-defined]
-    is_as_told = not told or (path is not None and Path(path).is_relative_to(told))
-    if is_lasting and is_as_told:
-        return
-    why = (
-        "neither the folder of the package nor the cache of the user can be written"
-        if is_as_told
-        else f"NUMBA_CACHE_DIR={told} cannot be written"
-    )
-    now = "They are compiled again in each process" if path is None else f"They are kept in {path} for now"
-    _warn_once(f"Compiled kernels cannot be kept where they belong: {why}. {now}. {_WAY_OUT}")
+_NOWHERE = "neither the folder of the package nor the cache of the user can be written"
+_warnings_given: list[str] = []  # one at most for the process
 
 
-_warnings_given: list[str] = []
-
-
-def _warn_once(sentence: str) -> None:
+def _warn_once(why: str, now: str) -> None:
     if not _warnings_given:
-        _warnings_given.append(sentence)
-        warnings.warn(sentence, CacheWarning, stacklevel=2)
+        way_out = "Set NUMBA_CACHE_DIR to a folder that lasts and can be written."
+        _warnings_given.append(f"Compiled kernels cannot be kept where they belong: {why}. {now}. {way_out}")
+        warnings.warn(_warnings_given[0], CacheWarning, stacklevel=2)
 
 
 class _KernelCacheImpl(caching.CompileResultCacheImpl):
@@ -162,9 +153,19 @@ class _KernelCache(caching.FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled code for a signature, None where there is none that can be used."""
         try:
-            return super().load_overload(sig, target_context)
+            found = super().load_overload(sig, target_context)
+            return self._load_built_in(sig, target_context) if found is None else found
         except Exception:  # a damaged file may make pickle, or what it builds, raise anything
             return None
+
+    def _load_built_in(self, sig: Any, target_context: Any) -> Any:
+        """What lies beside the source, as in the image of a container, though other files are written elsewhere."""
+        folder = os.path.join(os.path.dirname(self._py_func.__code__.co_filename), "__pycache__")
+        stamp = self._impl.locator.get_source_stamp()
+        data = caching.IndexDataCacheFile(folder, self._impl.filename_base, stamp).load(
+            self._index_key(sig, target_context.codegen())
+        )
+        return None if data is None else self._impl.rebuild(target_context, data)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep compiled code, in new files where those that are there are damaged."""
@@ -172,7 +173,9 @@ class _KernelCache(caching.FunctionCache):
             self._save_in_order(sig, data)
         except OSError as error:
             self.disable()
-            _warn_once(f"A compiled kernel cannot be kept: {error}. It is compiled again in each process. {_WAY_OUT}")
+            _warn_once(str(error), "They are compiled again in each process")
+        else:
+            self._tell_of_place()
 
     def _save_in_order(self, sig: Any, data: Any) -> None:
         try:
@@ -182,6 +185,14 @@ class _KernelCache(caching.FunctionCache):
         except Exception:  # as above: the index is read before it is written
             self.flush()
             super().save_overload(sig, data)
+
+    def _tell_of_place(self) -> None:
+        """Warn where kernels are not kept in the folder the user named, or not for long."""
+        told = config.CACHE_DIR  # type: ignore[attr-defined]
+        if told and not Path(self.cache_path).is_relative_to(told):
+            _warn_once(f"NUMBA_CACHE_DIR={told} cannot be written", f"They are kept in {self.cache_path} for now")
+        elif isinstance(self._impl.locator, _PrivateFolder):
+            _warn_once(_NOWHERE, f"They are kept in {self.cache_path} for now")
 
 
 class _Announcer(event.Listener):
