@@ -131,10 +131,11 @@ def differences(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> dic
         if value.dtype.kind in "iu":
             entry["labels"] += int(attribute == "labels_") * int(np.sum(value != other[key]))
             continue
-        size = np.max(np.abs(value[np.isfinite(value)]), initial=1e-300)
-        gap = float(np.max(np.abs(np.nan_to_num(value) - np.nan_to_num(other[key])), initial=0.0) / size)
+        size = np.max(np.abs(value[np.isfinite(value)]), initial=0.0)
+        # beside nothing but zeros a difference is told as it is
+        gap = np.max(np.abs(np.nan_to_num(value) - np.nan_to_num(other[key])), initial=0.0) / (size if size else 1.0)
         if gap > entry["numbers"]:
-            entry["numbers"], entry["where"] = gap, key
+            entry["numbers"], entry["where"] = float(gap), key
     return told
 
 
