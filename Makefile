@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo examples test check bench fuzz test-slow test-browser clean
+.PHONY: demo examples test check bench fuzz test-slow test-versions test-browser clean
 
 # Each stamp is one set of extras installed, redone when pyproject.toml changes.
 $(VENV)/bin/python:
@@ -38,6 +38,10 @@ fuzz: $(VENV)/.installed-dev
 	  echo "== tests/campaigns/$$name.py, seed $(SEED)"; \
 	  $(RUN) -m tests.campaigns.$$name --minutes $(MINUTES) --seed $(SEED) || exit 1; done
 
+# The suite on the lowest versions of everything, on each Python that is found, and for lesser processors: an hour or two.
+test-versions:
+	$(PYTHON) -m tests.campaigns.versions --store
+
 # The report in a real browser: Playwright, and Chromium from the system's packages.
 test-browser: $(VENV)/.installed-dev,browser
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
@@ -64,4 +68,4 @@ bench: $(VENV)/.installed-bench
 	$(RUN) -m benchmarks.import_time
 
 clean:
-	rm -rf $(VENV) demo .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .versions demo .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -33,3 +33,7 @@ class MissingExtraError(ArmillaryError, ImportError):
     def of(cls, what: str, library: str, extra: str) -> MissingExtraError:
         """Wording for a missing library, e.g. `of("verbose=1", "rich", "progress")`."""
         return cls(f"{what} needs {library}, which is not installed. Run: pip install 'armillary[{extra}]'")
+
+
+class CacheWarning(UserWarning):
+    """Compiled kernels cannot be kept where they belong, so that other processes compile them again."""

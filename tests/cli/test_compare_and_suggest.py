@@ -139,10 +139,14 @@ def test_suggest_for_people(cli, rows_file):
 # ------------------------------------------------------------------------------------------------------------ warmup
 
 
-def test_warmup_of_one_model(cli):
+def test_warmup_of_one_model_says_where_its_kernels_are_kept(cli):
+    from armillary.kernels.cpu.dense import add_rows
+
+    where = add_rows.stats.cache_path
     done = cli("warmup", "--models", "skmeans,dp")
     assert done.code == 0
     assert done.err.startswith("The kernels of skmeans, dp are compiled: ")
+    assert done.err.endswith(f" They are kept in {where}.\n")
 
 
 @pytest.mark.slow

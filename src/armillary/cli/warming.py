@@ -13,6 +13,7 @@ import armillary
 from armillary.cli.model_names import AUTO, MODELS, entry
 from armillary.cli.screen import Screen
 from armillary.datasets import make_vmf_mixture
+from armillary.kernels.cpu._jit import where_kept
 from armillary.metrics import cosine_silhouette_score
 
 # K and D from which on spherical k-means keeps bounds, and fewer
@@ -35,7 +36,8 @@ def warm(names: list[str] | None, screen: Screen) -> None:
         for name, _, rows in tasks:
             _use(name, rows)
             advance(1)
-    screen.note(f"The kernels of {', '.join(chosen)} are compiled: {time.perf_counter() - start:.1f} s.")
+    seconds = time.perf_counter() - start
+    screen.note(f"The kernels of {', '.join(chosen)} are compiled: {seconds:.1f} s. {where_kept()}")
 
 
 def _kinds(name: str) -> Iterator[tuple[str, Any]]:

@@ -65,6 +65,8 @@ def _pixels(path: PathLike, who: str) -> npt.NDArray[Any]:
         with pillow.open(path) as image:
             image.load()
             mode, pixels = image.mode, np.array(image)
+            if mode == "I" and image.format == "PNG":
+                pixels = pixels.astype(np.uint16)  # Pillow 10 reads 16 bits as 32; a PNG has no more
     except FileNotFoundError:
         raise InputError(f"'{path}' is not there. Check the path.") from None
     except IsADirectoryError:

@@ -2,16 +2,28 @@
 
 A first use that finds nothing on disk takes a second or so for each kind of rows, and says so on the logger "armillary"
 at level INFO, which `verbose=1` shows.
+
+Kernels are kept where numba keeps compiled code: in NUMBA_CACHE_DIR, beside the sources, or in the cache of the user.
+In a container none of them may be writable. What the image was built with is read there all the same, and what is
+compiled is kept in a private folder for temporary files, or not at all, of which one warning tells. A cache spares
+seconds: nothing about it may end a fit.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import stat
+import tempfile
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
-from numba.core import event
+from numba.core import caching, config, event
+
+from armillary.exceptions import CacheWarning
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,11 +44,155 @@ def kernel(function: F | None = None, *, fastmath: frozenset[str] | None = None,
     """
 
     def decorate(inner: F) -> Any:
-        return numba.njit(
-            inner, cache=True, nogil=True, error_model="numpy", fastmath=set(fastmath or ()), forceinline=is_inlined
+        compiled = numba.njit(
+            inner, nogil=True, error_model="numpy", fastmath=set(fastmath or ()), forceinline=is_inlined
         )
+        compiled._cache = _KernelCache(inner)  # as its `enable_caching` does
+        return compiled
 
     return decorate if function is None else decorate(function)
+
+
+def where_kept() -> str:
+    """A sentence about where the kernels of Armillary are kept, which is the warning where one was given."""
+    return _warnings_given[0] if _warnings_given else f"They are kept in {_KernelCache(kernel).cache_path}."
+
+
+class _PrivateFolder(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
+    """A folder for temporary files that nobody but this user can write to: what is read from it is run."""
+
+    def __init__(self, py_func: Any, py_file: str) -> None:
+        self._py_file = py_file
+        self._lineno = py_func.__code__.co_firstlineno
+        self._cache_path = os.path.join(_private_path(), self.get_suitable_cache_subpath(py_file))
+
+    def get_cache_path(self) -> str:
+        """The folder in it for one folder of sources."""
+        return self._cache_path
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        """As numba asks for it: None where there is no such folder."""
+        try:
+            return super().from_function(py_func, py_file) if _is_private(_private_path()) else None
+        except OSError:
+            return None
+
+
+def _private_path() -> Path:
+    owner = str(os.getuid()) if hasattr(os, "getuid") else "kernels"
+    return Path(tempfile.gettempdir()) / f"armillary-{owner}"
+
+
+def _is_private(path: Path) -> bool:
+    """Whether a folder, made where it is missing, is this user's alone, and nobody can put another in its place."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    if not hasattr(os, "getuid"):
+        return True  # Windows: temporary files are in the profile of the user
+    own, around = path.lstat(), path.parent.stat()
+    is_own = stat.S_ISDIR(own.st_mode) and own.st_uid == os.getuid() and not own.st_mode & 0o077
+    return is_own and bool(around.st_mode & stat.S_ISVTX or not around.st_mode & 0o022)
+
+
+class _ReadOnly(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
+    """The folder beside the sources where nothing can be written: what an image was built with can be read."""
+
+    def __init__(self, py_func: Any, py_file: str) -> None:
+        self._py_file = py_file
+        self._lineno = py_func.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        """Where python and numba keep what they compile."""
+        return os.path.join(os.path.dirname(self._py_file), "__pycache__")
+
+    def ensure_cache_path(self) -> None:
+        """Asked for before a write."""
+        raise OSError(_NOWHERE)
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        """As numba asks for it."""
+        return cls(py_func, py_file)
+
+
+class _Locator:
+    """The first of numba's places, or the private folder, that can be written: looked for once, not for each kernel."""
+
+    _chosen: dict[str, Any] = {}  # noqa: RUF012 one for the process
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        """As numba asks for it."""
+        folder = os.path.dirname(py_file)
+        if folder not in cls._chosen:
+            candidates: list[Any] = [*caching.CompileResultCacheImpl._locator_classes, _PrivateFolder, _ReadOnly]
+            cls._chosen[folder] = next(one for one in candidates if one.from_function(py_func, py_file) is not None)
+        return cls._chosen[folder](py_func, py_file)
+
+
+_NOWHERE = "neither the folder of the package nor the cache of the user can be written"
+_warnings_given: list[str] = []  # one at most for the process
+
+
+def _warn_once(why: str, now: str) -> None:
+    if not _warnings_given:
+        way_out = "Set NUMBA_CACHE_DIR to a folder that lasts and can be written."
+        _warnings_given.append(f"Compiled kernels cannot be kept where they belong: {why}. {now}. {way_out}")
+        warnings.warn(_warnings_given[0], CacheWarning, stacklevel=2)
+
+
+class _KernelCacheImpl(caching.CompileResultCacheImpl):
+    _locator_classes: list[Any] = [_Locator]  # noqa: RUF012 numba's own are a list
+
+
+class _KernelCache(caching.FunctionCache):
+    """Numba's files of one kernel. Those that cannot be read or written cost a compilation, and never a fit."""
+
+    _impl_class = _KernelCacheImpl
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled code for a signature, None where there is none that can be used."""
+        try:
+            found = super().load_overload(sig, target_context)
+            return self._load_built_in(sig, target_context) if found is None else found
+        except Exception:  # a damaged file may make pickle, or what it builds, raise anything
+            return None
+
+    def _load_built_in(self, sig: Any, target_context: Any) -> Any:
+        """What lies beside the source, as in the image of a container, though other files are written elsewhere."""
+        folder = os.path.join(os.path.dirname(self._py_func.__code__.co_filename), "__pycache__")
+        stamp = self._impl.locator.get_source_stamp()
+        data = caching.IndexDataCacheFile(folder, self._impl.filename_base, stamp).load(
+            self._index_key(sig, target_context.codegen())
+        )
+        return None if data is None else self._impl.rebuild(target_context, data)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep compiled code, in new files where those that are there are damaged."""
+        try:
+            self._save_in_order(sig, data)
+        except OSError as error:
+            self.disable()
+            _warn_once(str(error), "They are compiled again in each process")
+        else:
+            self._tell_of_place()
+
+    def _save_in_order(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except OSError:
+            raise
+        except Exception:  # as above: the index is read before it is written
+            self.flush()
+            super().save_overload(sig, data)
+
+    def _tell_of_place(self) -> None:
+        """Warn where kernels are not kept in the folder the user named, or not for long."""
+        told = config.CACHE_DIR  # type: ignore[attr-defined]
+        if told and not Path(self.cache_path).is_relative_to(told):
+            _warn_once(f"NUMBA_CACHE_DIR={told} cannot be written", f"They are kept in {self.cache_path} for now")
+        elif isinstance(self._impl.locator, _PrivateFolder):
+            _warn_once(_NOWHERE, f"They are kept in {self.cache_path} for now")
 
 
 class _Announcer(event.Listener):

@@ -1,7 +1,12 @@
 """Vector instructions that numba does not make of loops: short rows of sums, and accumulators that stay in registers.
 
 numba leaves LLVM's vectoriser of straight-line code off and keeps arrays in memory. These pieces are written as vectors
-of a fixed length instead, which LLVM fits to any machine. They are inlined where they are called.
+of a fixed length instead, which LLVM fits to any machine: nothing here is an instruction of one kind of processor. They
+are inlined where they are called.
+
+Multiply-adds are fused by name and sums have one order, so that every processor gives the same bits, which are those of
+the loops in tests/parity/test_simd_twins.py. One without a fused multiply-add (x86 before 2013, NUMBA_CPU_NAME=generic)
+calls the C library for it, which takes some ten times as long.
 """
 
 from __future__ import annotations
@@ -9,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from llvmlite.binding import get_host_cpu_features
-from numba.core import cgutils, types
+from numba.core import cgutils, config, types
+from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
 # Lines of sums are padded to whole vectors of this many float64.
@@ -21,10 +26,12 @@ _AHEAD = 32
 CACHE_LINE = 64
 # Rows that are scored side by side, one in each lane of a float32 vector; LLVM splits it where vectors are shorter.
 LANES = 16
+# What code is made for: numba's files are known by it, so what depends on it may be compiled in.
+_FEATURES = get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES  # type: ignore[attr-defined]
 # Clusters whose scores of such rows are summed together. A multiply-add takes 4 cycles, and some processors start two
 # a cycle: 8 sums keep them busy. Without AVX-512 a sum is two vectors, and 8 sums do not fit into 16 registers.
 FEWEST_TOGETHER = 4
-MOST_TOGETHER = 8 if get_host_cpu_features().get("avx512f", False) else FEWEST_TOGETHER
+MOST_TOGETHER = 8 if "+avx512f" in _FEATURES.split(",") else FEWEST_TOGETHER
 
 _INT32 = ir.IntType(32)
 _FLOAT = ir.FloatType()
@@ -154,10 +161,9 @@ def multiply_sparse(_context, data, indices, start, stop, matrix, first, width, 
             value = builder.load(address_of(context, builder, data, arguments[0], position))
             value = context.cast(builder, value, data.dtype, matrix.dtype)
             source = address_of(context, builder, matrix, arguments[4], column(position), n_lanes)
-            product = builder.fmul(
-                spread_out(builder, value, n_lanes), builder.load(source, align=4), flags=("contract",)
-            )
-            builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
+            factors = spread_out(builder, value, n_lanes), builder.load(source, align=4)
+            name = f"llvm.fma.v{n_lanes}f{matrix.dtype.bitwidth}"
+            builder.store(call_llvm(builder, name, vector, *factors, builder.load(total)), total)
         target = address_of(context, builder, out, arguments[7], first, n_lanes)
         builder.store(builder.load(total), target, align=4)
         return context.get_dummy_value()
@@ -358,10 +364,7 @@ def score_row(_context, rows, i, vectors, listed, first):
             lanes = ir.Constant(ir.VectorType(_INT32, LANES), list(range(LANES)))
             is_left = builder.icmp_signed("<", lanes, n_left)
             add(whole, lambda *array: _load_lanes(context, builder, *array, is_left))
-        products = [
-            _call_fast(builder, f"llvm.vector.reduce.fadd.v{LANES}f32", _FLOAT, _FLOAT(0.0), builder.load(total))
-            for total in totals
-        ]
+        products = [_sum_of_lanes(builder, builder.load(total)) for total in totals]
         return context.make_tuple(builder, signature.return_type, products)
 
     products = types.UniTuple(types.float32, n_together)
@@ -383,10 +386,16 @@ def _load_lanes(context: Any, builder: Any, array: Any, value: Any, position: An
     return values if element == _FLOAT else builder.fptrunc(values, ir.VectorType(_FLOAT, LANES))
 
 
-def _call_fast(builder: Any, name: str, returned: Any, *arguments: Any) -> Any:
-    """Call one of LLVM's own functions that may take sums in any order."""
-    kind = ir.FunctionType(returned, [argument.type for argument in arguments])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments, fastmath=("reassoc",))
+def _sum_of_lanes(builder: Any, values: Any) -> Any:
+    """The sum of the lanes of a vector: its halves are added, then the halves of that, ..."""
+    n_lanes = values.type.count
+    while n_lanes > 1:
+        n_lanes //= 2
+        low, high = (
+            ir.Constant(ir.VectorType(_INT32, n_lanes), list(range(first, first + n_lanes))) for first in (0, n_lanes)
+        )
+        values = builder.fadd(*(builder.shuffle_vector(values, values, lanes) for lanes in (low, high)))
+    return builder.extract_element(values, _INT32(0))
 
 
 @intrinsic

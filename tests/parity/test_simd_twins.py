@@ -1,0 +1,331 @@
+"""Every piece that is written as vectors gives the bits of a loop, on every kind of processor.
+
+The loops are Python with exact multiply-adds, so that they owe nothing to a compiler. The pieces are compiled for the
+processor at hand and, in other processes, for one without AVX-512 and one without AVX2, which has no fused multiply-add
+either. Run as a program this file checks them all for the processor that NUMBA_CPU_NAME says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+import sys
+from fractions import Fraction
+
+import numba
+import numpy as np
+import pytest
+from llvmlite import binding
+
+from armillary.kernels.cpu import exponential, nearest, simd, stretch
+
+F32, F64 = np.float32, np.float64
+OTHERS = {"without AVX-512": "haswell", "without AVX2": "generic"}
+
+
+def fused(one, two, three, dtype):
+    """one * two + three, rounded once."""
+    exact = Fraction(float(one)) * Fraction(float(two)) + Fraction(float(three))
+    value = float(exact)
+    if dtype is F32 and Fraction(value) != exact:
+        # rounded to odd, the second rounding is that of the exact number
+        other = np.nextafter(value, np.inf if exact > Fraction(value) else -np.inf)
+        value = value if F64(value).view(np.int64) & 1 else other
+    return dtype(value)
+
+
+def assert_same_bits(found, expected):
+    found, expected = np.ascontiguousarray(found), np.ascontiguousarray(expected)
+    assert found.dtype == expected.dtype
+    assert found.tobytes() == expected.tobytes(), (found, expected)
+
+
+def rows_of(seed, shape, dtype=F64):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+# ------------------------------------------------------------------------------------------ loops, and what they are of
+
+
+def add_to_line(dtype, dimension):
+    rows, lines = rows_of(1, (9, dimension), dtype), rows_of(2, (2, simd.line_length(dimension)))
+    weights = rows_of(3, 9)
+
+    @numba.njit
+    def vectors(rows, weights, lines):
+        for i in range(rows.shape[0]):
+            simd.add_to_line(rows, i, dimension, weights[i], lines, i % 2)
+
+    expected = lines.copy()
+    for i, row in enumerate(rows):
+        for d, value in enumerate([*row, 1.0]):
+            expected[i % 2, d] = fused(value, weights[i], expected[i % 2, d], F64)
+    vectors(rows, weights, lines)
+    assert_same_bits(lines, expected)
+    return vectors
+
+
+def multiply_sparse(dtype, width):
+    n_stored = 40
+    data, matrix = rows_of(4, n_stored, F32), rows_of(5, (30, width + 4), dtype)
+    indices = np.random.default_rng(6).integers(0, 30, n_stored).astype(np.int32)
+    out = np.zeros(width + 4, dtype)
+
+    @numba.njit
+    def vectors(data, indices, matrix, out):
+        simd.multiply_sparse(data, indices, 3, 37, matrix, 4, width, out)
+
+    expected = np.zeros(width + 4, dtype)
+    for p in range(3, 37):
+        for k in range(4, width + 4):
+            expected[k] = fused(data[p], matrix[indices[p], k], expected[k], dtype)
+    vectors(data, indices, matrix, out)
+    assert_same_bits(out, expected)
+    return vectors
+
+
+def multiply_add_line():
+    one, two, three, out = rows_of(7, 24), rows_of(8, 24), rows_of(9, 24), np.zeros(24)
+
+    @numba.njit
+    def vectors(one, two, three, out):
+        simd.multiply_add_line(one, 1, two, 2, three, 3, out, 4, 12)
+
+    expected = np.zeros(24)
+    for j in range(12):
+        expected[4 + j] = fused(one[1 + j], two[2 + j], three[3 + j], F64)
+    vectors(one, two, three, out)
+    assert_same_bits(out, expected)
+    return vectors
+
+
+def sum_squares():
+    n_columns, line, first = 10, 2, 3
+    starts = range(simd.TRIANGLE_ROWS, n_columns, simd.TRIANGLE_ROWS)
+    size = 5 * n_columns + sum(simd.TRIANGLE_ROWS * (n_columns - start) for start in starts)
+    triangle, tile = rows_of(10, line + size), rows_of(11, (n_columns, simd.TILE_ROWS + 5))
+    squares, cosines = np.zeros(simd.TILE_ROWS + 5), np.zeros(simd.TILE_ROWS + 5)
+
+    @numba.njit
+    def vectors(triangle, tile, squares, cosines):
+        simd.sum_squares(triangle, line, tile, first, squares, cosines)
+
+    expected, along = squares.copy(), cosines.copy()
+    for r in range(first, first + simd.TILE_ROWS):
+        entries = iter(triangle[line:])
+
+        def products(n_lines, start, r=r, entries=entries):
+            sums = [0.0] * n_lines
+            for column in range(start, n_columns):
+                sums = [fused(next(entries), tile[column, r], total, F64) for total in sums]
+            return sums
+
+        *values, along[r] = products(simd.TRIANGLE_ROWS + 1, 0)
+        for start in starts:
+            values += products(simd.TRIANGLE_ROWS, start)
+        for value in values:
+            expected[r] = fused(value, value, expected[r], F64)
+    vectors(triangle, tile, squares, cosines)
+    assert_same_bits(squares, expected)
+    assert_same_bits(cosines, along)
+    return vectors
+
+
+def turn_to_lanes(dtype):
+    rows, tile = rows_of(12, (20, 19), dtype), np.zeros((19, simd.LANES), F32)
+    starts = np.arange(simd.LANES, dtype=np.int64)[::-1] * 19
+
+    @numba.njit
+    def vectors(rows, starts, tile):
+        simd.turn_to_lanes(rows, starts, 3, tile)
+
+    expected = tile.copy()
+    for column in range(3, 19):
+        for r in range(simd.LANES):
+            expected[column, r] = rows.flat[starts[r] + column]
+    vectors(rows, starts, tile)
+    assert_same_bits(tile, expected)
+    return vectors
+
+
+def score_row(dtype, n_columns):
+    rows, table = rows_of(13, (3, n_columns), dtype), rows_of(14, (6, n_columns), F32)
+    listed = np.array([0, 5, 1, 4, 2], np.int32)
+
+    @numba.njit
+    def vectors(rows, table, listed):
+        return simd.score_row(rows, 1, table, listed, 1)
+
+    expected = []
+    for k in listed[1 : 1 + simd.FEWEST_TOGETHER]:
+        lanes = np.zeros(simd.LANES, F32)
+        for d in range(n_columns):
+            lane = d % simd.LANES
+            lanes[lane] = fused(F32(rows[1, d]), table[k, d], lanes[lane], F32)
+        while len(lanes) > 1:
+            lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
+        expected.append(lanes[0])
+    assert_same_bits(np.array(vectors(rows, table, listed), F32), np.array(expected, F32))
+    return vectors
+
+
+def score_lanes(together):
+    tile, table = rows_of(15, (7, simd.LANES), F32), rows_of(16, (12, 7), F32)
+    listed, level = np.arange(12, dtype=np.int32)[::-1].copy(), rows_of(17, 12, F32)
+    best = np.full(simd.LANES, -np.inf, F32), np.full(simd.LANES, -np.inf, F32), np.zeros(simd.LANES, np.int32)
+
+    @numba.njit
+    def vectors(tile, table, listed, level, top, second, label):
+        simd.score_lanes(tile, table, listed, level, 2, together, top, second, label)
+
+    top, second, label = (values.copy() for values in best)
+    for position in range(2, 2 + together):
+        for r in range(simd.LANES):
+            score = F32(0.0)
+            for d in range(7):
+                score = fused(table[listed[position], d], tile[d, r], score, F32)
+            score = F32(score + level[position])
+            if score > top[r]:
+                top[r], second[r], label[r] = score, max(top[r], second[r]), listed[position]
+            else:
+                second[r] = max(score, second[r])
+    vectors(tile, table, listed, level, *best)
+    for found, expected in zip(best, (top, second, label), strict=True):
+        assert_same_bits(found, expected)
+    return vectors
+
+
+def label_lanes(dtype):
+    n_clusters, n_bits, margin = 5, nearest.code_bits(5), F32(0.05)
+    rows = rows_of(18, (simd.LANES + 2, 3), dtype)
+    is_rival = np.arange(n_clusters) == 3
+    table = nearest.score_table(rows_of(19, (n_clusters, 3)), rows_of(20, n_clusters), 0.3, is_rival)
+    labels = np.random.default_rng(21).integers(-1, n_clusters, simd.LANES + 2).astype(np.int32)
+
+    @numba.njit
+    def vectors(rows, table, margin, labels):
+        return nearest.label_lanes(rows, 1, 3, table, np.int32(n_bits), margin, labels)
+
+    expected, doubtful, n_moved = labels.copy(), 0, 0
+    for lane in range(simd.LANES):
+        best, second = table[0, 3], np.finfo(F32).min
+        for line in table[1:]:
+            score = line[3]
+            for d in range(3):
+                score = fused(F32(rows[1 + lane, d]), line[d], score, F32)
+            bits = int(score.view(np.int32)) & -1 << n_bits | int(line[4].view(np.int32))
+            score = np.array(bits, np.int64).astype(np.int32).view(F32)[()]
+            best, second = max(score, best), max(min(score, best), second)
+        code = int(best.view(np.int32)) & (1 << n_bits) - 1
+        label = code - (code >> n_bits - 1 << n_bits)
+        if F32(best - second) <= margin:
+            doubtful |= 1 << lane
+        elif label < 0:
+            expected[1 + lane] = -2 - labels[1 + lane]
+        else:
+            n_moved += int(label != labels[1 + lane])
+            expected[1 + lane] = label
+    assert vectors(rows, table, margin, labels) == (doubtful, n_moved)
+    assert_same_bits(labels, expected)
+    return vectors
+
+
+def single_numbers():
+    words = np.array([1, 6, 2**63, 2**40 + 2**17], np.uint64)
+    points = np.linspace(-1.0, 1.0, 33)
+    numbers = np.zeros(1, np.int64)
+    coefficients = stretch._polynomial(stretch._stretch_of, stretch.WIDE, stretch._WIDE_DEGREE)
+
+    @numba.njit
+    def vectors(words, points, numbers, places, values, doubles):
+        for i in range(words.shape[0]):
+            simd.fetch(words, i)
+            simd.fetch_to_read(words, i)
+            places[i] = simd.lowest_bit(words[i])
+            nearest.take_number(numbers)
+        for i in range(points.shape[0]):
+            values[i] = stretch._wide_stretch(points[i])
+            doubles[i] = exponential._double_of_bits((np.int64(i) + 1000) << 52)
+
+    places, values, doubles = np.zeros(4, np.int64), np.zeros(33), np.zeros(33)
+    vectors(words, points, numbers, places, values, doubles)
+    assert_same_bits(places, np.array([0, 1, 63, 17]))
+    assert numbers[0] == len(words)
+    assert_same_bits(doubles, np.array([struct.unpack("d", struct.pack("q", i + 1000 << 52))[0] for i in range(33)]))
+    for point, value in zip(points, values, strict=True):
+        sums = list(coefficients[-2:])
+        for n in range(len(coefficients) - 4, -1, -2):
+            pair = coefficients[n : n + 2]
+            sums = [fused(total, point * point, number, F64) for total, number in zip(sums, pair, strict=True)]
+        assert value == fused(sums[1], point, sums[0], F64)
+    return vectors
+
+
+CHECKS = [
+    pytest.param(
+        check, arguments, id=" ".join([check.__name__, *(getattr(one, "__name__", str(one)) for one in arguments)])
+    )
+    for check, *every in (
+        (add_to_line, (F32, 3), (F64, 6)),
+        (multiply_sparse, (F32, 20), (F64, 4)),
+        (multiply_add_line, ()),
+        (sum_squares, ()),
+        (turn_to_lanes, (F32,), (F64,)),
+        (score_row, (F32, 16), (F64, 37)),
+        (score_lanes, (simd.FEWEST_TOGETHER,), (8,)),
+        (label_lanes, (F32,), (F64,)),
+        (single_numbers, ()),
+    )
+    for arguments in every
+]
+
+
+@pytest.mark.parametrize(("check", "arguments"), CHECKS)
+def test_a_piece_gives_the_bits_of_its_loop_and_is_translated_for_other_machines(check, arguments):
+    vectors = check(*arguments)
+    (code,) = vectors.inspect_llvm().values()
+    # numba's own counting of references, made for the machine at hand by now; nothing else may be
+    code = code.replace("@llvm.x86.atomic.sub.cc", "@count").replace(" immarg", "")
+    assert not re.search(r"@llvm\.(x86|aarch64)\.", code)
+    for triple in ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"):
+        assert_is_translated(code, triple)
+
+
+def assert_is_translated(code, triple):
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    try:
+        machine = binding.Target.from_triple(triple).create_target_machine(opt=2)
+    except RuntimeError:
+        return  # this LLVM makes code for its own machine alone
+    module = binding.parse_assembly(re.sub(r'target (datalayout|triple) = ".*"\n', "", code))
+    module.triple, module.data_layout = triple, str(machine.target_data)
+    assert machine.emit_assembly(module)
+
+
+def test_the_loops_would_notice_a_sum_that_is_rounded_twice():
+    product = F32(1 + 2**-12)
+    assert fused(product, product, F32(-1.0), F32) != F32(product * product) - F32(1.0)
+    assert fused(F32(1 + 2**-23), F32(1 + 2**-23), F32(2**-60), F32) == F32(1 + 2**-22)
+    # a second rounding to even would lose the last bit
+    assert fused(F32(1.0), F32(1 + 2**-23), F32(2**-24 + 2**-47), F32) == F32(1 + 2**-22)
+    assert fused(F32(1.0), F32(1.0), F32(2**-24 + 2**-47), F32) == F32(1 + 2**-23)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux") or os.uname().machine != "x86_64", reason="names of x86")
+@pytest.mark.parametrize("name", OTHERS.values(), ids=OTHERS)
+def test_pieces_for_other_processors_give_the_bits_of_their_loops(name):
+    # without features of their own numba would add those of the processor at hand to the name
+    environment = os.environ | {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": ""}
+    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{len(CHECKS)} pieces, {simd.FEWEST_TOGETHER} together\n"
+
+
+if __name__ == "__main__":
+    for case in CHECKS:
+        check, arguments = case.values
+        check(*arguments)
+    sys.stdout.write(f"{len(CHECKS)} pieces, {simd.MOST_TOGETHER} together\n")
