@@ -116,7 +116,7 @@ def _compared(
             {
                 "model": name,
                 "settings": described(fit.model),
-                "n_clusters": len(sizes),
+                "n_clusters": fit.n_clusters,
                 "largest_share": float(sizes.max(initial=0)) / vectors.n_rows,
                 "silhouette": silhouette_of(vectors.rows, fit.labels),
                 **(scores_of(truth, fit.labels) or {}),

@@ -22,6 +22,7 @@ from armillary.report.agreement import agreement
 from armillary.report.atlas import Atlas
 from armillary.report.clusters import ClusterFacts
 from armillary.report.content import ReportData, one_line, shortened
+from armillary.report.counting import of_the_model
 from armillary.report.findings import Findings
 from armillary.report.markup import (
     chart,
@@ -108,7 +109,8 @@ def _reasons(data: ReportData) -> list[str]:
     if hasattr(data.choice, "best") and hasattr(data.choice, "silhouettes"):
         table = data.choice
         angle = math.degrees(float(table.max_angles[table.best]))
-        return [f"The angle, {angle:.3g}°, has the best mean silhouette of {len(table.max_angles)} that were tried."]
+        words = f"The angle, {angle:.4g}°, has the best mean silhouette of {len(table.max_angles)} that were tried."
+        return [f"{words} {table.end}".rstrip()]
     changed = _parameters(data.model)
     if data.model is None:
         return []
@@ -148,9 +150,9 @@ def _notes(data: ReportData, found: Findings) -> str:
             f"The {len(facts.names):,} largest clusters are shown. {counted(facts.n_small, 'smaller cluster')} with "
             f"{counted(facts.n_small_rows, 'row')} in all are drawn in one colour."
         )
-    n_empty = _n_empty(data.model, facts)
-    if n_empty:
-        notes.append(f"{counted(n_empty, 'cluster')} of the model {'has' if n_empty == 1 else 'have'} no rows here.")
+    unlike = of_the_model(data.model, facts.n_clusters)
+    if unlike and not any(unlike in note for note in notes):
+        notes.append(unlike)
     if len(found.drawn) < len(found.rows):
         notes.append(
             f"{len(found.drawn):,} of {len(found.rows):,} rows are drawn, evenly spaced; all numbers are of all rows."
@@ -161,12 +163,6 @@ def _notes(data: ReportData, found: Findings) -> str:
 def _new_words(notes: Sequence[str], said: str) -> list[str]:
     """Notes without what was said above them."""
     return [note for note in (one_line(note).removeprefix(one_line(said)).strip() for note in notes) if note]
-
-
-def _n_empty(model: Any, facts: ClusterFacts) -> int:
-    """Clusters of the model that no row is in."""
-    total = getattr(model, "n_clusters_", None)
-    return max(0, int(total) - facts.n_clusters) if isinstance(total, int | np.integer) else 0
 
 
 def _tiles(data: ReportData, found: Findings) -> str:
@@ -280,7 +276,7 @@ def _comparison(table: list[Mapping[str, Any]]) -> str:
     )
     more = f"<p>{len(table) - _MOST_COMPARED} more were compared.</p>" if len(table) > _MOST_COMPARED else ""
     return (
-        f"<details><summary>{counted(len(table), 'setting')} compared</summary>"
+        f"<details><summary>What was compared, in {counted(len(table), 'line')}</summary>"
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>'
         f"{more}</details>"
     )
