@@ -146,7 +146,7 @@ def test_the_choice_is_told_and_drawn(page_of):
     assert "Three fit best. So it is." in page.said
     assert "How the number of clusters was chosen" in page.said
     assert "3 clusters: fit 0" in page.said
-    assert "6 settings compared" in page.said
+    assert "What was compared, in 6 lines" in page.said
     assert "a < b" in page.said
     found = select_max_angle(X, [0.3, 0.8, 1.2])
     page = page_of(X, labels, choice=found)
@@ -339,7 +339,7 @@ def test_empty_clusters_of_a_model_are_said(page_of):
     labels = model.labels_
     kept = labels < 3
     page = page_of(X[kept], labels[kept], model)
-    assert "2 clusters of the model have no rows here." in page.said
+    assert "The model itself counts 5 clusters, of which 2 have no rows here." in page.said
 
 
 def test_rows_that_cancel(page_of):

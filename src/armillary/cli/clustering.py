@@ -23,7 +23,7 @@ from armillary.cli.reading import Reading, read_times, read_truth
 from armillary.cli.screen import Screen
 from armillary.files.folders import SUMMARY, whole_folder
 from armillary.files.vectors import Vectors
-from armillary.report.markup import counted
+from armillary.models.counting import counted
 
 # clusters that are printed; summary.json has all
 _MOST_PRINTED = 20
@@ -41,6 +41,7 @@ class Task:
     truth: tuple[str | None, str | None] = (None, None)  # file and column
     times: str | None = None
     has_report: bool = True
+    is_guarded: bool = False  # whether labels.csv is safe to open in a spreadsheet
     force: bool = False
 
     @property
@@ -63,7 +64,7 @@ def cluster_to_folder(task: Task, screen: Screen) -> None:
             clusters = cluster_lines(vectors.rows, fit.labels, task.request.threads)
             scores = scores_of(truth, fit.labels)
         with screen.timed("writing"):
-            write_labels(folder / "labels.csv", fit.labels, vectors)
+            write_labels(folder / "labels.csv", fit.labels, vectors, is_guarded=task.is_guarded)
             write_labels(folder / "labels.npy", fit.labels, vectors)
             armillary.save(fit.model, folder / "model.safetensors")
         snippet = python_snippet(task, fit)

@@ -37,6 +37,7 @@ def compare(
     key: o.Key = None,
     format: o.Format = None,
     header: o.Header = None,
+    spreadsheet_safe: o.SpreadsheetSafe = False,
     force: o.Force = False,
     quiet: o.Quiet = False,
     json: o.Json = False,
@@ -62,4 +63,5 @@ def compare(
         output,
         Screen(quiet=quiet, as_json=json),
         force=force,
+        is_guarded=spreadsheet_safe,
     )

@@ -16,8 +16,7 @@ from armillary.cli.model_names import AUTO, MODELS, ModelName, entry
 from armillary.cli.screen import Screen
 from armillary.exceptions import InputError, ParameterError
 from armillary.files.vectors import Vectors
-from armillary.report.counting import n_clusters_of, of_the_model
-from armillary.report.markup import counted
+from armillary.models.counting import counted, n_clusters_of, of_the_model
 
 # rows that get their clusters at a time, so that a bar can follow
 _PREDICT_ROWS = 1 << 17
@@ -243,9 +242,7 @@ def _those(rule: Any) -> str:
     return ", ".join(name for name, known in MODELS.items() if rule(known))
 
 
-def _angle(
-    short: str, request: Request, parameters: dict[str, Any], rows: Any, screen: Screen
-) -> tuple[Any, str]:
+def _angle(short: str, request: Request, parameters: dict[str, Any], rows: Any, screen: Screen) -> tuple[Any, str]:
     """An angle for models that need one and are given none: the choice, with the fit where it is one of dp, and why."""
     # what is fitted on the way has the settings of the model that is asked for; a warm start has nothing to start from
     settings = {name: value for name, value in parameters.items() if name != "warm_start"} if short == "dp" else {}

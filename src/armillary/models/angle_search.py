@@ -23,6 +23,7 @@ from armillary.fitting.events import Emitter
 from armillary.fitting.initialization import farthest_first
 from armillary.models._estimator import all_observers, open_passes
 from armillary.models.angle_selection import usable_angles
+from armillary.models.counting import counted
 from armillary.models.dp_vmf_means import DPvMFMeans, least_angle
 from armillary.points import Points, as_points
 from armillary.validation import check_integer
@@ -63,9 +64,9 @@ class AngleSearch:
     @property
     def reason(self) -> str:
         """What was asked and what was found, with the nearest numbers on both sides where they differ."""
-        asked = f"{self.n_asked:,} cluster{'' if self.n_asked == 1 else 's'}"
-        said = f"{asked} asked, {self.n_found:,} found at {math.degrees(self.max_angle):.6g} degrees"
-        tried = f"{len(self.max_angles)} angle{'' if len(self.max_angles) == 1 else 's'} tried"
+        place = f"{math.degrees(self.max_angle):.6g} degrees"
+        said = f"{counted(self.n_asked, 'cluster')} asked, {self.n_found:,} found at {place}"
+        tried = f"{counted(len(self.max_angles), 'angle')} tried"
         if self.n_found == self.n_asked:
             return f"{said} ({tried})."
         near = [self._nearest(self.n_clusters > self.n_asked), self._nearest(self.n_clusters < self.n_asked)]

@@ -16,17 +16,15 @@ import numpy as np
 
 from armillary import __version__
 from armillary._typing import Float64Array, IntArray
+from armillary.models.counting import counted, of_the_model
 from armillary.plots.sphere import cluster_colors
 from armillary.report import pictures
 from armillary.report.agreement import agreement
 from armillary.report.atlas import Atlas
-from armillary.report.clusters import ClusterFacts
 from armillary.report.content import ReportData, one_line, shortened
-from armillary.report.counting import of_the_model
 from armillary.report.findings import Findings
 from armillary.report.markup import (
     chart,
-    counted,
     in_degrees,
     in_seconds,
     paragraphs,

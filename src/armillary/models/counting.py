@@ -7,13 +7,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from armillary.report.markup import counted
+
+def counted(number: int, thing: str) -> str:
+    """E.g. 1 row, 1,234 rows."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def n_clusters_of(labels: npt.NDArray[Any]) -> int:
     """Different labels but for -1, which is no cluster."""
     found = np.unique(labels)
     return int(np.count_nonzero(found >= 0))
+
+
+def in_the_model(model: Any) -> str:
+    """The clusters that a model holds, whether or not rows are in them, in words."""
+    if hasattr(model, "steps_unseen_"):  # of those that are not seen now too
+        known = counted(len(model.cluster_ids_), "cluster")
+        return f"{known}, {model.n_clusters_:,} of them with rows in the last step"
+    return counted(int(getattr(model, "n_clusters_", 0)), "cluster")
 
 
 def of_the_model(model: Any, n_found: int) -> str:
