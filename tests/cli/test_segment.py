@@ -370,4 +370,5 @@ def test_what_is_printed_is_what_is_in_the_files(segment, frames, tmp_path):
     found = set(np.unique(images_of_ids).tolist()) - {-1}
     assert f"{len(images_of_ids)} frames, {len(found)} ids; " in done.out
     assert (told["n_frames"], told["n_ids"]) == (len(images_of_ids), len(found))
-    assert f"{told['frames_per_second']:.1f} frames a second, {told['frames_per_second_with_files']:.1f} with" in done.out
+    rate, with_files = told["frames_per_second"], told["frames_per_second_with_files"]
+    assert f"{rate:.1f} frames a second, {with_files:.1f} with" in done.out

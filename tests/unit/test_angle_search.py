@@ -154,7 +154,7 @@ def test_a_grid_that_ends_at_its_limit_says_which():
     X, _, _ = make_vmf_mixture(60, 30, 30, concentration=4000.0, random_state=0)
     table = select_max_angle(X, np.radians([70.0, 80.0]), extend=True, max_clusters=8)
     assert table.best == 0
-    assert table.end.endswith(f"is the smallest of {len(table.max_angles)}: no more than 8 clusters are looked for.")
+    assert f"is the smallest of {len(table.max_angles)}: it has 8 clusters, and no more are looked for" in table.end
 
 
 def test_examples_in_docstrings_run():

@@ -45,7 +45,8 @@ def compare(
 ) -> None:
     """Fit several models to the same vectors: one table, and with -o a picture.
 
-    Options go to the models that take them. Rows are clusters found, silhouette, scores against --labels, seconds.
+    Options go to the models that take them. Columns are the clusters that rows are in, the share of the largest, the
+    mean silhouette, scores against --labels, and seconds.
 
     [b]armillary compare embeddings.npy -k 20 --models skmeans,vmf,dp,auto --labels truth.csv -o compared[/]
     """

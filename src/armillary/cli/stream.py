@@ -40,7 +40,10 @@ def stream(
     batch: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Rows in a step; by default 1 for links on a pipe, else 256, or an npy array.", min=1
+            metavar="N",
+            help="Rows in a step; by default 1 for links on a pipe, else 256 (10 K for skmeans, if more), or an npy "
+            "array.",
+            min=1,
         ),
     ] = None,
     n_clusters: o.NClusters = None,
