@@ -146,7 +146,8 @@ def _told(summary: dict[str, Any], output: Path) -> str:
 
     stages = ", ".join(f"{name} {value:.1f}" for name, value in summary["milliseconds_per_frame"].items())
     return (
-        f"{counted(summary['n_frames'], 'frame')}, {counted(summary['n_ids'], 'id')}; {summary['frames_per_second']:.1f} frames a second, "
+        f"{counted(summary['n_frames'], 'frame')}, {counted(summary['n_ids'], 'id')}; "
+        f"{summary['frames_per_second']:.1f} frames a second, "
         f"{summary['frames_per_second_with_files']:.1f} with reading and writing\n"
         f"milliseconds per frame: {stages}\n"
         f"labels, pictures and summary.json are in {output}"

@@ -21,6 +21,7 @@ from armillary.plots.sphere import cluster_colors
 from armillary.report import pictures
 from armillary.report.agreement import agreement
 from armillary.report.atlas import Atlas
+from armillary.report.clusters import ClusterFacts
 from armillary.report.content import ReportData, one_line, shortened
 from armillary.report.findings import Findings
 from armillary.report.markup import (

@@ -44,7 +44,7 @@ def cluster_table(found: Findings, colors: Float64Array) -> str:
 
 
 def _doubtful(n_clusters: int) -> str:
-    return "those farthest out" if n_clusters < 2 else "those to which another centre is nearest, beside their own"
+    return "those farthest out" if n_clusters < 2 else "those least nearer to their own centre than to the next"
 
 
 def _sorted(name: str) -> str:
