@@ -304,12 +304,21 @@ class _AngleFits:
 
 
 def _beyond(fits: _AngleFits, limits: _Limits, ratio: float) -> Iterator[float]:
-    """Angles to go on with, while the best is near an end: smaller ones first, then larger ones."""
+    """Angles to go on with while the best is near an end, that end first which it is nearer to."""
+    is_small = 2 * _best(fits.silhouettes) < len(fits.silhouettes) - 1
+    for side in (_smaller, _larger) if is_small else (_larger, _smaller):
+        yield from side(fits, limits, ratio)
+
+
+def _smaller(fits: _AngleFits, limits: _Limits, ratio: float) -> Iterator[float]:
     while _best(fits.silhouettes) < _N_BEYOND:
         angle, n_clusters = fits.in_order[0][0] / ratio, fits.in_order[0][1]
         if angle < limits.least_angle or n_clusters >= limits.most_clusters:
-            break
+            return
         yield angle
+
+
+def _larger(fits: _AngleFits, limits: _Limits, ratio: float) -> Iterator[float]:
     while _best(fits.silhouettes) >= len(fits.silhouettes) - _N_BEYOND:
         angle, n_clusters = fits.in_order[-1][0], fits.in_order[-1][1]
         if n_clusters == 1 or angle == math.pi:
