@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from armillary.models.angle_search import find_max_angle
     from armillary.models.angle_selection import select_max_angle, suggest_max_angle
     from armillary.models.automatic import choose_model
     from armillary.models.bayesian_vmf_mixture import BayesianVonMisesFisherMixture
@@ -41,6 +42,7 @@ _HOMES = {
     "TemporalVonMisesFisherMixture": "armillary.models.temporal_vmf_mixture",
     "VonMisesFisherMixture": "armillary.models.vmf_mixture",
     "choose_model": "armillary.models.automatic",
+    "find_max_angle": "armillary.models.angle_search",
     "load": "armillary.persistence.archive",
     "save": "armillary.persistence.archive",
     "select_max_angle": "armillary.models.angle_selection",
@@ -64,6 +66,7 @@ __all__ = [
     "VonMisesFisherMixture",
     "__version__",
     "choose_model",
+    "find_max_angle",
     "load",
     "save",
     "select_max_angle",

@@ -122,17 +122,20 @@ def test_sweeps_and_what_they_say(cli, rows_file, mixture, tmp_path):
     assert done.data["max_angle_degrees"] == np.degrees(table.max_angle)
     assert [line["score"] for line in done.data["angles"]] == table.silhouettes.tolist()
     assert done.data["n_clusters"] == 5
-    assert done.data["angle_for"]["max_angle_degrees"] == np.degrees(armillary.suggest_max_angle(mixture[0], 5))
+    search = armillary.find_max_angle(mixture[0], 5, random_state=0)
+    assert done.data["angle_for"]["max_angle_degrees"] == np.degrees(search.max_angle)
+    assert done.data["angle_for"]["n_found"] == 5
     best = max(done.data["numbers"], key=lambda line: line["score"])
     labels = armillary.SphericalKMeans(5, n_init=3, random_state=0).fit(mixture[0]).labels_
-    assert best == {"n_clusters": 5, "score": cosine_silhouette_score(mixture[0], labels)}
+    assert best == {"n_clusters": 5, "n_found": 5, "score": cosine_silhouette_score(mixture[0], labels)}
 
 
 def test_suggest_for_people(cli, rows_file):
     done = cli("suggest", "rows.npy", "--max-clusters", "8", "--sample", "200")
     assert done.code == 0
-    assert "By number: --n-clusters 5." in done.out
-    assert "By itself, cluster takes: " in done.out
+    assert "Advice: armillary cluster rows.npy (5 clusters in 200 of 600 rows, by modularity x agreement)" in done.out
+    assert "  of numbers: --n-clusters 5 (" in done.out
+    assert done.out.index("Advice: ") < done.out.index("Why: Spherical k-means with 5 clusters.")
     assert "On a sample of the rows small angles come out too well" in done.err
 
 

@@ -371,3 +371,14 @@ def test_a_run_broken_off_keeps_what_is_done(frames, tmp_path):
     assert (told["status"], told["error"]) == ("failed", "broken off")
     assert f"Broken off. The frames done before, {told['n_frames']}, are in '{tmp_path / 'out'}'." in said
     assert 0 < told["n_frames"] == len(label_names(tmp_path / "out")) < 4000
+
+
+def test_what_is_printed_is_what_is_in_the_files(segment, frames, tmp_path):
+    done = segment(frames, "--camera", "camera.json", "-o", "out", "--ids")
+    told = summary(tmp_path / "out")
+    images_of_ids = [read_id_image(path) for path in sorted((tmp_path / "out" / "ids").iterdir())]
+    found = set(np.unique(images_of_ids).tolist()) - {-1}
+    assert f"{len(images_of_ids)} frames, {len(found)} ids; " in done.out
+    assert (told["n_frames"], told["n_ids"]) == (len(images_of_ids), len(found))
+    rate, with_files = told["frames_per_second"], told["frames_per_second_with_files"]
+    assert f"{rate:.1f} frames a second, {with_files:.1f} with" in done.out

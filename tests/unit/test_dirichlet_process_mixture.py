@@ -134,11 +134,18 @@ def test_a_run_stopped_by_time_goes_on(data):
     X = data[0][:80]
     whole = DirichletProcessMixture(weight_concentration="resampled", **BRIEF).fit(X)
     model = DirichletProcessMixture(weight_concentration="resampled", max_seconds=1e-9, **BRIEF)
-    with pytest.warns(ConvergenceWarning, match="stopped by max_seconds=1e-09 after 1 of 11 sweeps"):
+    said = r"must do 12 sweeps for its first draw; max_seconds=1e-09 ended it after 1\. No draw was kept: labels_ comes"
+    with pytest.warns(ConvergenceWarning, match=said):
         model.fit(X)
     assert model.trace_.shape == (1, 1, 3)
-    assert model.sample_labels_.shape == (1, 80)
+    assert model.n_draws_ == 0
+    np.testing.assert_array_equal(model.sample_labels_, model.chain_labels_)
+    assert model.partition_draw_ == 0
+    assert model.n_clusters_ == len(np.unique(model.labels_))
+    with pytest.warns(ConvergenceWarning, match="ended it after 1"):  # no time for one sweep more
+        model.resume(X)
     model.set_params(max_seconds=None).resume(X)
+    assert model.n_draws_ == len(model.sample_labels_) == 5
     assert_equal_fits(whole, model)
 
 

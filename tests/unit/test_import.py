@@ -65,6 +65,7 @@ def test_dir_lists_the_public_names_and_rooms():
         "datasets",
         "diagnostics",
         "distributions",
+        "find_max_angle",
         "geometry",
         "load",
         "metrics",
@@ -90,6 +91,7 @@ def test_rooms_are_modules(room):
 
 
 def test_public_names_come_from_their_homes():
+    from armillary.models.angle_search import find_max_angle
     from armillary.models.angle_selection import select_max_angle, suggest_max_angle
     from armillary.models.ddp_vmf_means import DDPvMFMeans
     from armillary.models.dp_vmf_means import DPvMFMeans
@@ -99,6 +101,7 @@ def test_public_names_come_from_their_homes():
     assert armillary.DDPvMFMeans is DDPvMFMeans
     assert armillary.DPvMFMeans is DPvMFMeans
     assert armillary.SphericalKMeans is SphericalKMeans
+    assert armillary.find_max_angle is find_max_angle
     assert armillary.load is load
     assert armillary.save is save
     assert armillary.select_max_angle is select_max_angle

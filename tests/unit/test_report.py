@@ -92,8 +92,8 @@ def test_the_headline_says_how_many_of_what_by_which_model(page_of):
     model = DPvMFMeans(0.6, random_state=0).fit(X)
     page = page_of(X, model.labels_, model, title="Four caps", truth=truth, timings={"reading": 0.5, "fitting": 2.0})
     assert "4 clusters in 1,200 rows of 3 numbers, found by DPvMFMeans." in page.said
-    assert "DPvMFMeans was asked for with max_angle = 0.6, random_state = 0." in page.said
-    assert "Every row is drawn where it is: all angles are true." in page.said
+    assert "DPvMFMeans was fitted with max_angle = 0.6, random_state = 0." in page.said
+    assert "Rows are drawn where they are: all angles are true." in page.said
     assert "fitting 2 s" in page.said
     assert "all 2.5 s" in page.said
     assert "ARI 1.000" in page.said
@@ -146,7 +146,7 @@ def test_the_choice_is_told_and_drawn(page_of):
     assert "Three fit best. So it is." in page.said
     assert "How the number of clusters was chosen" in page.said
     assert "3 clusters: fit 0" in page.said
-    assert "6 settings compared" in page.said
+    assert "What was compared, in 6 lines" in page.said
     assert "a < b" in page.said
     found = select_max_angle(X, [0.3, 0.8, 1.2])
     page = page_of(X, labels, choice=found)
@@ -270,7 +270,10 @@ def test_the_angles_of_a_row_are_the_true_ones(page_of):
 def test_of_many_rows_some_are_drawn_and_all_are_counted(page_of):
     X, labels, _ = make_vmf_mixture(5000, 3, 3, concentration=50.0, random_state=0)
     page = page_of(X, labels, max_points=500)
-    assert "of 5,000 rows are drawn, evenly spaced; all numbers are of all rows." in page.said
+    assert (
+        "of 5,000 rows are drawn: some that are evenly spaced, and those that the table names. All numbers are of"
+        in page.said
+    )
     rows = unpacked(page.data["rows"], "<u4")
     assert 500 <= len(rows) <= 500 + 18
     assert set(np.arange(500) * 10) <= set(rows.tolist())
@@ -315,7 +318,7 @@ def test_thousands_of_clusters_are_cut_and_said(page_of):
     labels = np.concatenate([np.repeat(np.arange(1000), 2), np.arange(1000, 1300)])
     page = page_of(rows_of(len(labels), 3), labels)
     assert "1,300 clusters in 2,300 rows" in page.said
-    assert "The 1,000 largest clusters are shown. 300 smaller clusters with 300 rows in all" in page.said
+    assert "The 1,000 largest clusters are shown. 300 more clusters with 300 rows in all, none larger" in page.said
     codes = unpacked(page.data["codes"], "<u2")
     assert (codes[2000:] == 1001).all()
     assert "1,300 clusters, 2,300 rows; 1,270 smaller ones, not drawn, have 2,240" in page.said
@@ -339,7 +342,7 @@ def test_empty_clusters_of_a_model_are_said(page_of):
     labels = model.labels_
     kept = labels < 3
     page = page_of(X[kept], labels[kept], model)
-    assert "2 clusters of the model have no rows here." in page.said
+    assert "The model itself counts 5 clusters, of which 2 have no rows here." in page.said
 
 
 def test_rows_that_cancel(page_of):

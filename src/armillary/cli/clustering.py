@@ -16,13 +16,14 @@ import numpy.typing as npt
 
 import armillary
 from armillary.cli.facts import cluster_lines, scores_of
-from armillary.cli.fits import Fit, Request, described, fit_request, told_parameters
+from armillary.cli.fits import Fit, Request, described, fit_request, is_model_choice, told_parameters
 from armillary.cli.labels_out import write_labels
 from armillary.cli.model_names import MODELS
 from armillary.cli.reading import Reading, read_times, read_truth
 from armillary.cli.screen import Screen
 from armillary.files.folders import SUMMARY, whole_folder
 from armillary.files.vectors import Vectors
+from armillary.models.counting import counted
 
 # clusters that are printed; summary.json has all
 _MOST_PRINTED = 20
@@ -40,6 +41,7 @@ class Task:
     truth: tuple[str | None, str | None] = (None, None)  # file and column
     times: str | None = None
     has_report: bool = True
+    is_guarded: bool = False  # whether labels.csv is safe to open in a spreadsheet
     force: bool = False
 
     @property
@@ -62,7 +64,7 @@ def cluster_to_folder(task: Task, screen: Screen) -> None:
             clusters = cluster_lines(vectors.rows, fit.labels, task.request.threads)
             scores = scores_of(truth, fit.labels)
         with screen.timed("writing"):
-            write_labels(folder / "labels.csv", fit.labels, vectors)
+            write_labels(folder / "labels.csv", fit.labels, vectors, is_guarded=task.is_guarded)
             write_labels(folder / "labels.npy", fit.labels, vectors)
             armillary.save(fit.model, folder / "model.safetensors")
         snippet = python_snippet(task, fit)
@@ -95,7 +97,7 @@ def python_snippet(task: Task, fit: Fit) -> str:
         drawn = f"np.random.default_rng({request.seed}).choice(len(X), {request.sample}, replace=False)"
         lines.append(f"sample = X[np.sort({drawn.replace('len(X)', 'X.shape[0]')})]")
         rows = "sample"
-    if hasattr(fit.choice, "criterion"):
+    if is_model_choice(fit.choice):
         lines += [f"choice = armillary.choose_model({rows}, random_state={request.seed})", "model = choice.model"]
     else:
         times = "" if task.times is None else ", times=times  # one for each row"
@@ -159,7 +161,7 @@ def _summary(
         },
         "reason": fit.reason,
         "choice": _choice(fit.choice),
-        "n_clusters": len(clusters),
+        "n_clusters": fit.n_clusters,
         "clusters": clusters,
         "rows_in_no_cluster": int(np.count_nonzero(np.asarray(fit.labels) < 0)),
         "scores": scores,
@@ -215,9 +217,9 @@ def _show(task: Task, summary: dict[str, Any], screen: Screen) -> None:
             ],
         )
     if len(lines) > _MOST_PRINTED:
-        screen.result(f"... and {len(lines) - _MOST_PRINTED:,} smaller clusters")
+        screen.result(f"... and {counted(len(lines) - _MOST_PRINTED, 'more cluster')}, none larger")
     if summary["rows_in_no_cluster"]:
-        screen.result(f"{summary['rows_in_no_cluster']:,} rows are in no cluster (-1)")
+        screen.result(f"{counted(summary['rows_in_no_cluster'], 'row')} in no cluster (-1)")
     if summary["scores"]:
         screen.result(", ".join(f"{name} {value:.4f}" for name, value in summary["scores"].items()))
     screen.result(

@@ -37,6 +37,7 @@ def compare(
     key: o.Key = None,
     format: o.Format = None,
     header: o.Header = None,
+    spreadsheet_safe: o.SpreadsheetSafe = False,
     force: o.Force = False,
     quiet: o.Quiet = False,
     json: o.Json = False,
@@ -44,7 +45,8 @@ def compare(
 ) -> None:
     """Fit several models to the same vectors: one table, and with -o a picture.
 
-    Options go to the models that take them. Rows are clusters found, silhouette, scores against --labels, seconds.
+    Options go to the models that take them. Columns are the clusters that rows are in, the share of the largest, the
+    mean silhouette, scores against --labels, and seconds.
 
     [b]armillary compare embeddings.npy -k 20 --models skmeans,vmf,dp,auto --labels truth.csv -o compared[/]
     """
@@ -62,4 +64,5 @@ def compare(
         output,
         Screen(quiet=quiet, as_json=json),
         force=force,
+        is_guarded=spreadsheet_safe,
     )

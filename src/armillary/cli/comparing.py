@@ -39,6 +39,7 @@ def compare_models(
     screen: Screen,
     *,
     force: bool,
+    is_guarded: bool = False,
 ) -> None:
     """Fit, compare, print, and write a folder where one is named."""
     chosen = _names(names, request)
@@ -60,7 +61,7 @@ def compare_models(
             "warnings": screen.warnings,
         }
         if folder is not None:
-            _write(folder, result, fits, vectors, agreement, has_truth=truth is not None)
+            _write(folder, result, fits, vectors, agreement, has_truth=truth is not None, is_guarded=is_guarded)
     _show(table, screen, has_truth=truth is not None)
     if output is not None:
         screen.result(f"{output}: {SUMMARY}, comparison.png, labels-*.csv")
@@ -116,7 +117,7 @@ def _compared(
             {
                 "model": name,
                 "settings": described(fit.model),
-                "n_clusters": len(sizes),
+                "n_clusters": fit.n_clusters,
                 "largest_share": float(sizes.max(initial=0)) / vectors.n_rows,
                 "silhouette": silhouette_of(vectors.rows, fit.labels),
                 **(scores_of(truth, fit.labels) or {}),
@@ -143,6 +144,7 @@ def _write(
     agreement: Float64Array,
     *,
     has_truth: bool,
+    is_guarded: bool,
 ) -> None:
     from armillary.plots import plot_comparison
 
@@ -150,7 +152,7 @@ def _write(
     scores = ["silhouette", *(("NMI", "ARI") if has_truth else ())]
     plot_comparison(drawn, scores, agreement).savefig(folder / "comparison.png", dpi=150)
     for fit in fits:
-        write_labels(folder / f"labels-{fit.name}.csv", fit.labels, vectors)
+        write_labels(folder / f"labels-{fit.name}.csv", fit.labels, vectors, is_guarded=is_guarded)
     (folder / SUMMARY).write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
 
 

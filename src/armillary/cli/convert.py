@@ -28,6 +28,7 @@ def convert(
     key: o.Key = None,
     format: o.Format = None,
     header: o.Header = None,
+    spreadsheet_safe: o.SpreadsheetSafe = False,
     force: o.Force = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
@@ -54,7 +55,7 @@ def convert(
     vectors = Reading(input, format, key, id_column, text_column, texts, header).read(screen)
     rows = unit_rows(vectors.rows, vectors.source, "The array") if normalize else vectors.rows
     vectors = replace(vectors, rows=rows if dtype is None else rows.astype(dtype))
-    write_vectors(output, vectors, format=to, key=to_key)
+    write_vectors(output, vectors, format=to, key=to_key, is_guarded=spreadsheet_safe)
     lost = [
         name for name, words in (("ids", vectors.ids), ("texts", vectors.texts)) if words and kind not in WITH_WORDS
     ]

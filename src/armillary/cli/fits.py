@@ -16,6 +16,7 @@ from armillary.cli.model_names import AUTO, MODELS, ModelName, entry
 from armillary.cli.screen import Screen
 from armillary.exceptions import InputError, ParameterError
 from armillary.files.vectors import Vectors
+from armillary.models.counting import counted, n_clusters_of, of_the_model
 
 # rows that get their clusters at a time, so that a bar can follow
 _PREDICT_ROWS = 1 << 17
@@ -45,8 +46,13 @@ class Fit:
     model: Any
     labels: npt.NDArray[np.integer[Any]]  # (n,)
     reason: str
-    choice: Any = None  # what the settings were chosen from: a `Choice` or an `AngleTable`
+    choice: Any = None  # what the settings were chosen from: a `ModelChoice`, an `AngleTable` or an `AngleSearch`
     sampled: npt.NDArray[np.int64] | None = None  # the rows that were fitted, where not all were
+
+    @property
+    def n_clusters(self) -> int:
+        """Clusters that rows are in."""
+        return n_clusters_of(self.labels)
 
 
 def parsed_settings(pairs: list[str] | None) -> dict[str, Any]:
@@ -78,13 +84,23 @@ def fit_request(request: Request, vectors: Vectors, screen: Screen, times: npt.N
         raise ParameterError("--sample cannot be used with --times: every slice of time needs its rows. Leave it out.")
     fitted_rows = rows if sampled is None else rows[sampled]
     with screen.timed("fitting"):
-        name, model, reason, choice = _fitted(request, fitted_rows, screen, times)
+        name, model, reasons, choice = _fitted(request, fitted_rows, screen, times)
+    labels = np.asarray(model.labels_)
+    if sampled is not None:
+        with screen.timed("predicting"):
+            labels = predicted(model, rows, screen)
+        reasons.append(f"Fitted on {len(sampled):,} rows drawn at random.")
+    n_clusters = n_clusters_of(labels)
+    if not is_model_choice(choice):  # which says it itself
+        reasons.insert(0, f"{counted(n_clusters, 'cluster')} by {described(model)}.")
+    reason = " ".join(word for word in (*reasons, of_the_model(model, n_clusters)) if word)
     screen.note(reason)
-    if sampled is None:
-        return Fit(name, model, np.asarray(model.labels_), reason, choice)
-    with screen.timed("predicting"):
-        labels = predicted(model, rows, screen)
-    return Fit(name, model, labels, f"{reason} Fitted on {len(sampled):,} rows drawn at random.", choice, sampled)
+    return Fit(name, model, labels, reason, choice, sampled)
+
+
+def is_model_choice(choice: Any) -> bool:
+    """Whether the model is what `choose_model` took by itself."""
+    return type(choice).__name__ == "ModelChoice"
 
 
 def sampled_rows(request: Request, n_rows: int) -> npt.NDArray[np.int64] | None:
@@ -125,30 +141,30 @@ def _predicted_block(model: Any, block: Any, start: int, options: dict[str, Any]
 # ------------------------------------------------------------------------------------------------ which model
 
 
-def _fitted(request: Request, rows: Any, screen: Screen, times: npt.NDArray[Any] | None) -> tuple[str, Any, str, Any]:
-    """Short name, fitted model, reason, and the choice behind it."""
+def _fitted(
+    request: Request, rows: Any, screen: Screen, times: npt.NDArray[Any] | None
+) -> tuple[str, Any, list[str], Any]:
+    """Short name, fitted model, reasons, and the choice behind it."""
     if request.model.strip().lower() == AUTO:
         if request.n_clusters is None and request.max_angle is None:
             return _chosen(request, rows, screen)
         name = "skmeans" if request.n_clusters is not None else "dp"
-        because = f"Taken because {'the number of clusters' if name == 'skmeans' else 'an angle'} is given."
+        reasons = [f"Taken because {'the number of clusters' if name == 'skmeans' else 'an angle'} is given."]
     else:
-        name, because = request.model, ""
+        name, reasons = request.model, []
     short, known = entry(name)
     choice: Any = None
-    reasons = [because] if because else []
     parameters = parameters_of(short, known, request)
     if known.takes_angle and "max_angle" not in parameters:
-        choice, angle, reason = _angle(request, rows, screen)
-        parameters["max_angle"] = angle
+        choice, reason = _angle(short, request, parameters, rows, screen)
+        parameters["max_angle"] = choice.max_angle
         reasons.append(reason)
-    if choice is not None and short == "dp" and not request.settings:
-        model = choice.model  # the fit at the best angle
+    if choice is not None and short == "dp":
+        model = choice.model.set_params(**request.settings)  # the fit at the angle that was taken
     else:
         model = made(known, parameters, screen)
         _fit(model, rows, times, short)
-    reasons.insert(0, f"{model.n_clusters_:,} clusters by {described(model)}.")
-    return short, model, " ".join(reasons), choice
+    return short, model, reasons, choice
 
 
 def _fit(model: Any, rows: Any, times: npt.NDArray[Any] | None, name: str) -> None:
@@ -160,7 +176,7 @@ def _fit(model: Any, rows: Any, times: npt.NDArray[Any] | None, name: str) -> No
         raise ParameterError(f"--times belongs to the model temporal; got --model {name}. Leave it out.")
 
 
-def _chosen(request: Request, rows: Any, screen: Screen) -> tuple[str, Any, str, Any]:
+def _chosen(request: Request, rows: Any, screen: Screen) -> tuple[str, Any, list[str], Any]:
     if request.settings:
         raise ParameterError(
             f"--set belongs to a model that is named; got {', '.join(request.settings)} without --model. Name one of "
@@ -171,7 +187,7 @@ def _chosen(request: Request, rows: Any, screen: Screen) -> tuple[str, Any, str,
     )
     model = choice.model
     short = next(name for name, known in MODELS.items() if known.class_name == type(model).__name__)
-    return short, model, choice.reason, choice
+    return short, model, [choice.reason], choice
 
 
 def parameters_of(short: str, known: ModelName, request: Request) -> dict[str, Any]:
@@ -217,7 +233,7 @@ def _counted(short: str, known: ModelName, request: Request) -> dict[str, Any]:
             f"--n-clusters belongs to {_those(lambda one: one.count is not None)} and dp; the model {short} takes no "
             f"number of clusters. {way_out}."
         )
-    if request.n_clusters is not None and request.max_angle is not None:
+    if request.n_clusters is not None and (request.max_angle is not None or "max_angle" in request.settings):
         raise ParameterError("The model dp takes --n-clusters or --max-angle; got both. Leave one out.")
     return {}
 
@@ -226,24 +242,27 @@ def _those(rule: Any) -> str:
     return ", ".join(name for name, known in MODELS.items() if rule(known))
 
 
-def _angle(request: Request, rows: Any, screen: Screen) -> tuple[Any, float, str]:
-    """An angle for models that need one and are given none: the choice, the angle, the reason."""
+def _angle(short: str, request: Request, parameters: dict[str, Any], rows: Any, screen: Screen) -> tuple[Any, str]:
+    """An angle for models that need one and are given none: the choice, with the fit where it is one of dp, and why."""
+    # what is fitted on the way has the settings of the model that is asked for; a warm start has nothing to start from
+    settings = {name: value for name, value in parameters.items() if name != "warm_start"} if short == "dp" else {}
+    settings = {"random_state": request.seed, "n_threads": request.threads, **settings}
     if request.n_clusters is not None:
-        angle = armillary.suggest_max_angle(rows, request.n_clusters, n_threads=request.threads)
-        reason = (
-            f"The angle, {math.degrees(angle):.4g} degrees, is the farthest-first one for {request.n_clusters} "
-            "clusters; about as many are found."
-        )
-        return None, angle, reason
-    table = armillary.select_max_angle(
-        rows, random_state=request.seed, n_threads=request.threads, callbacks=screen.callbacks()
-    )
+        search = armillary.find_max_angle(rows, request.n_clusters, callbacks=screen.callbacks(), **settings)
+        return search, search.reason
+    table = armillary.select_max_angle(rows, extend=True, callbacks=screen.callbacks(), **settings)
+    return table, best_angle(table, "" if short == "dp" else " of fits of dp")
+
+
+def best_angle(table: Any, whose: str = "") -> str:
+    """Why an angle was taken, and whether it is at the end of those that were tried."""
     degrees = np.degrees(table.max_angles)
     reason = (
         f"The angle, {math.degrees(table.max_angle):.4g} degrees, has the best mean silhouette "
-        f"({table.silhouettes[table.best]:.3f}) of {len(degrees)} between {degrees[0]:.3g} and {degrees[-1]:.3g}."
+        f"({table.silhouettes[table.best]:.3f}){whose} of {len(degrees)} between {degrees[0]:.4g} and "
+        f"{degrees[-1]:.4g}."
     )
-    return table, table.max_angle, reason
+    return f"{reason} {table.end}".rstrip()
 
 
 # ------------------------------------------------------------------------------------------------ in words

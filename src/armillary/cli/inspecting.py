@@ -15,6 +15,7 @@ from armillary.cli.saved import model_path
 from armillary.cli.screen import Screen
 from armillary.distributions import vmf
 from armillary.exceptions import ArchiveError
+from armillary.models.counting import counted, in_the_model
 from armillary.persistence.archive import load
 from armillary.persistence.checkpoints import load_checkpoint
 
@@ -42,11 +43,13 @@ def show_model(name: str, screen: Screen, *, is_whole: bool) -> None:
     facts = model_facts(model, place)
     screen.data({"file": str(path), **facts})
     screen.result(described(model))
-    screen.result(f"{facts['n_clusters']:,} clusters of vectors of {facts['n_features']:,} numbers")
+    screen.result(f"{in_the_model(model)}; vectors of {counted(facts['n_features'], 'number')}")
     for key, value in facts["fitted"].items():
         screen.result(f"{key}: {value:,}" if type(value) is int else f"{key}: {value}")
     if place is not None:
-        screen.result(f"state of a stream after {place['rows']:,} rows")
+        screen.result(f"state of a stream after {counted(place['rows'], 'row')}")
+    whose = "of the last step" if hasattr(model, "steps_unseen_") else "that it learned"
+    screen.result(f"sizes are those of the {facts['rows']:,.0f} rows {whose}")
     lines = sorted(facts["clusters"], key=lambda line: -(line["size"] or 0.0))
     shown = lines if is_whole else lines[:_MOST_PRINTED]
     columns = [
@@ -59,7 +62,7 @@ def show_model(name: str, screen: Screen, *, is_whole: bool) -> None:
             [key.replace("_", " ") for key in columns], [[_cell(key, line[key]) for key in columns] for line in shown]
         )
     if len(shown) < len(lines):
-        screen.result(f"... and {len(lines) - len(shown):,} smaller ones (--all)")
+        screen.result(f"... and {len(lines) - len(shown):,} more, none larger (--all)")
 
 
 def _has(lines: list[dict[str, Any]], key: str) -> bool:
@@ -84,7 +87,8 @@ def _cell(key: str, value: Any) -> object:
 def model_facts(model: Any, place: dict[str, Any] | None = None) -> dict[str, Any]:
     """What a fitted model says of itself, as numbers and words."""
     names, sizes, spreads, more = _clusters(model)
-    total = float(np.nansum(sizes)) or 1.0
+    n_rows = float(np.nansum(sizes))
+    total = n_rows or 1.0
     clusters = [
         {
             "cluster": int(name),
@@ -103,6 +107,7 @@ def model_facts(model: Any, place: dict[str, Any] | None = None) -> dict[str, An
         "n_features": int(model.n_features_in_),
         "n_clusters": int(model.n_clusters_),
         "fitted": {name.rstrip("_"): plain(getattr(model, name)) for name in _TOLD if hasattr(model, name)},
+        "rows": n_rows,
         "clusters": clusters,
         "stream": place,
     }
@@ -135,7 +140,9 @@ def _clusters(model: Any) -> tuple[Any, npt.NDArray[Any], npt.NDArray[Any], dict
         lengths = vmf.mean_resultant_length(model.n_features_in_, concentrations)
         return names, sizes, np.arccos(np.clip(lengths, -1.0, 1.0)), {"concentration": concentrations}
     if hasattr(model, "resultants_"):
-        return names, model.counts_, _spreads(model.counts_, model.resultants_), {}
+        # after a fit the rows are those of labels_; of a stream only the sums are kept
+        sizes = model.counts_ if getattr(model, "n_steps_", 0) else sizes
+        return names, sizes, np.where(sizes > 0, _spreads(model.counts_, model.resultants_), math.nan), {}
     return names, sizes, np.full(len(sizes), math.nan), {}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import sys
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary.exceptions import InputError
+from armillary.files.spreadsheets import guarded, table_text
 from armillary.files.vectors import Vectors
 from armillary.persistence.whole import whole_file
 
@@ -22,18 +22,26 @@ _LINES_AT_ONCE = 10_000
 
 
 def write_labels(
-    path: object, labels: npt.NDArray[Any], vectors: Vectors | None = None, *, kind: str | None = None
+    path: object,
+    labels: npt.NDArray[Any],
+    vectors: Vectors | None = None,
+    *,
+    kind: str | None = None,
+    is_guarded: bool = False,
 ) -> None:
-    """Write labels (n,) to a file, or to standard output for "-", whole or not at all."""
+    """Write labels (n,) to a file, or to standard output for "-", whole or not at all.
+
+    With `is_guarded` ids and texts in csv and tsv that a spreadsheet would run begin with an apostrophe.
+    """
     name = str(path)
     kind = kind or _kind(name)
     if name == "-":
-        for part in _parts(kind, labels, vectors):
+        for part in _parts(kind, labels, vectors, is_guarded=is_guarded):
             sys.stdout.buffer.write(part)
         sys.stdout.buffer.flush()
         return
     with whole_file(name, "armillary") as stream:
-        for part in _parts(kind, labels, vectors):
+        for part in _parts(kind, labels, vectors, is_guarded=is_guarded):
             stream.write(part)
 
 
@@ -55,7 +63,7 @@ def _kind(path: str) -> str:
     return ending
 
 
-def _parts(kind: str, labels: npt.NDArray[Any], vectors: Vectors | None) -> Iterator[bytes]:
+def _parts(kind: str, labels: npt.NDArray[Any], vectors: Vectors | None, *, is_guarded: bool) -> Iterator[bytes]:
     if kind == "npy":
         content = io.BytesIO()
         np.lib.format.write_array(content, np.asarray(labels), allow_pickle=False)
@@ -63,6 +71,8 @@ def _parts(kind: str, labels: npt.NDArray[Any], vectors: Vectors | None) -> Iter
         return
     ids, texts = (None, None) if vectors is None else (vectors.ids, vectors.texts)
     beside = {name: values for name, values in (("id", ids), ("text", texts)) if values is not None}
+    if is_guarded and kind in ("csv", "tsv"):
+        beside = {name: [guarded(word) for word in values] for name, values in beside.items()}
     for start in range(0, len(labels), _LINES_AT_ONCE):
         numbers = range(start, min(start + _LINES_AT_ONCE, len(labels)))
         lines = ([n, *(values[n] for values in beside.values()), int(labels[n])] for n in numbers)
@@ -70,13 +80,6 @@ def _parts(kind: str, labels: npt.NDArray[Any], vectors: Vectors | None) -> Iter
         if kind == "jsonl":
             text = "".join(json.dumps(dict(zip(names, line, strict=True)), ensure_ascii=False) + "\n" for line in lines)
         else:
-            text = separated(([names] if start == 0 else []), "," if kind == "csv" else "\t")
-            text += separated(lines, "," if kind == "csv" else "\t")
+            heads = [names] if start == 0 else []
+            text = table_text([*heads, *lines], "," if kind == "csv" else "\t")
         yield text.encode()
-
-
-def separated(lines: Any, separator: str = ",") -> str:
-    """Lines of a table as text."""
-    text = io.StringIO()
-    csv.writer(text, delimiter=separator, lineterminator="\n").writerows(lines)
-    return text.getvalue()

@@ -127,6 +127,15 @@ Threads = Annotated[
     ),
 ]
 
+SpreadsheetSafe = Annotated[
+    bool,
+    typer.Option(
+        "--spreadsheet-safe",
+        help="In csv and tsv begin ids and texts that a spreadsheet would run as formulas (= + - @, tab, line end, but "
+        "no plain numbers) with an apostrophe; armillary.files.restored takes it off. Without this they are written as "
+        "they are: do not open ids of strangers in a spreadsheet.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace earlier results.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.", rich_help_panel=_TALKING)]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for scripts.", rich_help_panel=_TALKING)]

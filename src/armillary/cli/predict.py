@@ -32,6 +32,7 @@ def predict(
     key: o.Key = None,
     format: o.Format = None,
     header: o.Header = None,
+    spreadsheet_safe: o.SpreadsheetSafe = False,
     force: o.Force = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
@@ -46,6 +47,7 @@ def predict(
     from armillary.cli.saved import load_model, refuse_existing
     from armillary.cli.screen import Screen
     from armillary.exceptions import ParameterError
+    from armillary.models.counting import counted, n_clusters_of
 
     screen = Screen(quiet=quiet or output == "-")
     check_kind(output, to)
@@ -60,5 +62,7 @@ def predict(
     vectors = Reading(input, format, key, id_column, text_column, texts, header).read(screen)
     when = read_times(times, vectors.n_rows, screen)
     labels = predicted(fitted, vectors.rows, screen, when, **({"reject": True} if reject else {}))
-    write_labels(output, labels, vectors, kind=to)
-    screen.note(f"{len(labels):,} rows in {len(set(labels.tolist()))} clusters: {output}")
+    write_labels(output, labels, vectors, kind=to, is_guarded=spreadsheet_safe)
+    n_out = int((labels < 0).sum())
+    refused = f", {n_out:,} of them in no cluster (-1)" if n_out else ""
+    screen.note(f"{counted(len(labels), 'row')} in {counted(n_clusters_of(labels), 'cluster')}{refused}: {output}")

@@ -144,9 +144,12 @@ def segment(
 
 def _told(summary: dict[str, Any], output: Path) -> str:
     """What was done, in a few lines."""
+    from armillary.models.counting import counted
+
     stages = ", ".join(f"{name} {value:.1f}" for name, value in summary["milliseconds_per_frame"].items())
     return (
-        f"{summary['n_frames']} frames, {summary['n_ids']} ids; {summary['frames_per_second']:.1f} frames a second, "
+        f"{counted(summary['n_frames'], 'frame')}, {counted(summary['n_ids'], 'id')}; "
+        f"{summary['frames_per_second']:.1f} frames a second, "
         f"{summary['frames_per_second_with_files']:.1f} with reading and writing\n"
         f"milliseconds per frame: {stages}\n"
         f"labels, pictures and summary.json are in {output}"

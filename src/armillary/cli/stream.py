@@ -40,7 +40,10 @@ def stream(
     batch: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Rows in a step; by default 1 for links on a pipe, else 256, or an npy array.", min=1
+            metavar="N",
+            help="Rows in a step; by default 1 for links on a pipe, else 256 (10 K for skmeans, if more), or an npy "
+            "array.",
+            min=1,
         ),
     ] = None,
     n_clusters: o.NClusters = None,
@@ -81,6 +84,7 @@ def stream(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an output that is there already.")] = False,
     to: Annotated[str | None, typer.Option(metavar="NAME", help="The format of the output: jsonl or csv.")] = None,
+    spreadsheet_safe: o.SpreadsheetSafe = False,
     key: o.Key = None,
     format: o.Format = None,
     quiet: o.Quiet = False,
@@ -114,6 +118,7 @@ def stream(
             is_new_input=new_input,
             force=force,
             to=to,
+            is_guarded=spreadsheet_safe,
             key=key,
             format=format,
         ),

@@ -11,8 +11,8 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from armillary.cli.labels_out import separated
 from armillary.exceptions import InputError
+from armillary.files.spreadsheets import guarded, table_text
 from armillary.persistence.locks import try_lock
 from armillary.persistence.whole import sync_to_disk
 
@@ -22,8 +22,9 @@ KINDS = ("jsonl", "csv")
 class StreamOutput:
     """Lines `row, id, cluster`; rows count from 0 over the whole life of a stream."""
 
-    def __init__(self, path: str, kind: str | None) -> None:
+    def __init__(self, path: str, kind: str | None, *, is_guarded: bool = False) -> None:
         self.path = path
+        self.is_guarded = is_guarded  # whether a csv has an apostrophe before what a spreadsheet would run
         self.kind = kind or ("jsonl" if path == "-" else Path(path).suffix.lower().removeprefix("."))
         if self.kind not in KINDS:
             raise InputError(f"The output of a stream must be {' or '.join(KINDS)}; got '{self.kind}'. Say it by --to.")
@@ -102,12 +103,17 @@ class StreamOutput:
             text = ""
             if self.n_bytes == 0 and (self.is_file or first_row == 0):
                 self.has_ids = any(name is not None for name in ids)
-                text = separated([["row", "id", "cluster"] if self.has_ids else ["row", "cluster"]])
-            text += separated([row, name or "", one] if self.has_ids else [row, one] for row, (name, one) in names)
+                text = table_text([["row", "id", "cluster"] if self.has_ids else ["row", "cluster"]])
+            text += table_text(
+                [row, self._cell(name), one] if self.has_ids else [row, one] for row, (name, one) in names
+            )
         content = text.encode()
         self._stream.write(content)
         self._stream.flush()
         self.n_bytes += len(content)
+
+    def _cell(self, name: str | None) -> str:
+        return guarded(name or "") if self.is_guarded else name or ""
 
     def sync(self) -> None:
         """On disk, so that a state which knows of these bytes may be written."""

@@ -33,6 +33,7 @@ from armillary.cli.screen import Screen
 from armillary.cli.stream_input import Step, StreamInput
 from armillary.cli.stream_output import StreamOutput
 from armillary.exceptions import ArmillaryError, InputError, ParameterError
+from armillary.models.counting import counted, in_the_model
 from armillary.persistence.checkpoints import load_checkpoint, save_checkpoint
 from armillary.persistence.locks import held
 from armillary.persistence.whole import remove_leftovers, whole_file
@@ -55,6 +56,7 @@ class StreamTask:
     is_new_input: bool = False
     force: bool = False
     to: str | None = None
+    is_guarded: bool = False
     key: str | None = None
     format: str | None = None
 
@@ -115,7 +117,7 @@ class _Stop:
 
 def follow(task: StreamTask, screen: Screen) -> int:
     """Follow the stream to its end, or until a signal; the exit code."""
-    output = StreamOutput(task.output, task.to)
+    output = StreamOutput(task.output, task.to, is_guarded=task.is_guarded)
     with (
         _Stop() as stop,
         suppress(_StopError),  # one that is not caught below came before the first row
@@ -173,7 +175,7 @@ def _beginning(task: StreamTask, source: StreamInput, output: StreamOutput, scre
     else:
         _refuse_others_output(task, output)
     screen.note(
-        f"Going on with {described(model)} after {place.rows:,} rows, {model.n_clusters_:,} clusters"
+        f"Going on with {described(model)} after {counted(place.rows, 'row')}, {in_the_model(model)}"
         + _what_to_send(task, place, source)
     )
     return model, place
@@ -362,8 +364,8 @@ class _Run:
     def _say_farewell(self, stop: _Stop) -> None:
         why = {0: "", 130: " (interrupted)", 143: " (terminated)"}[stop.code]
         kept = "" if self.task.state is None else f"; state: {self.task.state}"
-        n_clusters = getattr(self.model, "n_clusters_", 0)
-        self.screen.note(f"{self.n_new:,} rows, {self.place.rows:,} in all, {n_clusters:,} clusters{why}{kept}")
+        rows = f"{counted(self.n_new, 'row')}, {self.place.rows:,} in all"
+        self.screen.note(f"{rows}; the model has {in_the_model(self.model)}{why}{kept}")
 
 
 def _learned(model: Any, step: Step, place: Place, name: str) -> npt.NDArray[np.integer[Any]]:

@@ -15,11 +15,19 @@ def suggest(
         str | None, typer.Option("--output", "-o", metavar="FOLDER", help="Where summary.json and suggestion.png go.")
     ] = None,
     max_clusters: Annotated[
-        int | None, typer.Option(metavar="K", help="Most clusters to look at; by default sqrt(n), at most 200.", min=2)
+        int | None,
+        typer.Option(
+            metavar="K",
+            help="Most clusters to look at; by default sqrt(n), at most 200, and beyond while "
+            "the best is the last of them.",
+            min=2,
+        ),
     ] = None,
     n_clusters: Annotated[
         int | None,
-        typer.Option("--n-clusters", "-k", metavar="K", help="Also the angle at which dp finds about K.", min=1),
+        typer.Option(
+            "--n-clusters", "-k", metavar="K", help="Also the angle at which dp finds K, or the nearest.", min=1
+        ),
     ] = None,
     sample: o.Sample = None,
     seed: o.Seed = 0,
@@ -37,7 +45,9 @@ def suggest(
 ) -> None:
     """Compare angles and numbers of clusters, and say which suit the vectors.
 
-    Angles by fits of dp, numbers of clusters by spherical k-means, both by silhouette; and the choice of cluster.
+    The advice is what cluster takes by itself. Beside it angles by fits of dp and numbers of clusters by spherical
+    k-means, both by silhouette: another criterion, which may say otherwise. A sweep whose best is its last goes on, to
+    half as many clusters as rows, 1,000 at most; it is said where the best is at the end.
 
     [b]armillary suggest embeddings.npy -o suggestion[/]
     """

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from armillary.files.folders import whole_folder
+    from armillary.files.spreadsheets import restored
     from armillary.files.vectors import Vectors, read_vectors
     from armillary.files.words import read_labels
     from armillary.files.write import write_vectors
@@ -15,11 +16,12 @@ _HOMES = {
     "Vectors": "vectors",
     "read_labels": "words",
     "read_vectors": "vectors",
+    "restored": "spreadsheets",
     "whole_folder": "folders",
     "write_vectors": "write",
 }
 
-__all__ = ["Vectors", "read_labels", "read_vectors", "whole_folder", "write_vectors"]
+__all__ = ["Vectors", "read_labels", "read_vectors", "restored", "whole_folder", "write_vectors"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, BinaryIO
 
@@ -21,6 +20,7 @@ import scipy.sparse as sp
 from armillary.exceptions import InputError
 from armillary.files.arrays import WIDTH_COMMENT
 from armillary.files.formats import COMPRESSED, check_format, format_of
+from armillary.files.spreadsheets import guarded, table_text
 from armillary.files.vectors import Vectors
 from armillary.persistence.tensors import packed_tensors
 from armillary.persistence.whole import whole_file
@@ -34,16 +34,25 @@ _BLOCK_ROWS = 4096
 
 
 def write_vectors(
-    path: str | os.PathLike[str], vectors: Vectors, *, format: str | None = None, key: str = "vectors"
+    path: str | os.PathLike[str],
+    vectors: Vectors,
+    *,
+    format: str | None = None,
+    key: str = "vectors",
+    is_guarded: bool = False,
 ) -> None:
     """Write vectors with their ids and texts, where the format has room for those.
 
     `path` is "-" for standard output. `key` names the array in npz and safetensors files and the column of lists in
-    parquet and arrow files. Text formats have as many digits as it takes to read the same numbers back.
+    parquet and arrow files. Text formats have as many digits as it takes to read the same numbers back. With
+    `is_guarded` ids and texts in csv and tsv files that a spreadsheet would run as formulas begin with an apostrophe,
+    which `restored` takes off again.
     """
     name = os.fsdecode(path)
     kind = _kind(name, format)
     rows = vectors.rows
+    if is_guarded and kind in ("csv", "tsv"):
+        vectors = _guarded(vectors)
     if _is_sparse(rows) and kind not in _SPARSE:
         if rows.shape[0] * rows.shape[1] > _MOST_DENSE:
             raise InputError(
@@ -134,6 +143,11 @@ def _words(vectors: Vectors) -> dict[str, list[str]]:
     return {name: values for name, values in both.items() if values is not None}
 
 
+def _guarded(vectors: Vectors) -> Vectors:
+    ids, texts = ((None if words is None else list(map(guarded, words))) for words in (vectors.ids, vectors.texts))
+    return replace(vectors, ids=ids, texts=texts)
+
+
 def _write_lines(stream: BinaryIO, lines: Iterator[str]) -> None:
     for line in lines:
         stream.write(line.encode())
@@ -141,17 +155,13 @@ def _write_lines(stream: BinaryIO, lines: Iterator[str]) -> None:
 
 def _table_lines(rows: npt.NDArray[Any], vectors: Vectors, separator: str) -> Iterator[str]:
     words = _words(vectors)
-    text = io.StringIO()
-    writer = csv.writer(text, delimiter=separator, lineterminator="\n")
-    writer.writerow([*words, *(f"x{number}" for number in range(rows.shape[1]))])
+    yield table_text([[*words, *(f"x{number}" for number in range(rows.shape[1]))]], separator)
     for start in range(0, len(rows), _BLOCK_ROWS):
         block = np.asarray(rows[start : start + _BLOCK_ROWS])
         # float32 numbers have the digits that float32 needs
-        for number, row in enumerate(block.astype(str), start=start):
-            writer.writerow([*(values[number] for values in words.values()), *row.tolist()])
-        yield text.getvalue()
-        text.seek(0)
-        text.truncate()
+        numbers = enumerate(block.astype(str), start=start)
+        lines = ([*(values[number] for values in words.values()), *row.tolist()] for number, row in numbers)
+        yield table_text(lines, separator)
 
 
 def _json_lines(rows: npt.NDArray[Any], vectors: Vectors) -> Iterator[str]:

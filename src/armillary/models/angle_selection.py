@@ -1,14 +1,15 @@
 """The angle of DP-vMF-means: from a number of clusters, or by comparing silhouettes (dp_vmf_means.md, 9).
 
-`suggest_max_angle` needs the number of clusters, roughly, and a pass over the rows for each: Kulis and Jordan's
-farthest-first rule. `select_max_angle` needs nothing but the rows: it fits `DPvMFMeans` at each angle of a grid and
-keeps the one with the best mean silhouette by cosine. Both work on all rows; on a sample angles come out too small.
+`suggest_max_angle` guesses from the number of clusters with a pass over the rows for each: Kulis and Jordan's
+farthest-first rule; `find_max_angle` (angle_search.py) goes on from there. `select_max_angle` needs nothing but the
+rows: it fits `DPvMFMeans` at each angle of a grid and keeps the one with the best mean silhouette by cosine. Both work
+on all rows; on a sample angles come out too small.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from armillary.fitting.initialization import farthest_first
 from armillary.fitting.passes import Passes
 from armillary.fitting.silhouette import mean_silhouette
 from armillary.models._estimator import all_observers, open_passes
-from armillary.models.dp_vmf_means import DPvMFMeans, check_max_angle
+from armillary.models.dp_vmf_means import DPvMFMeans, check_max_angle, least_angle
 from armillary.points import Points, as_points
 from armillary.validation import check_angle, check_integer, check_number
 
@@ -31,13 +32,21 @@ _N_ANGLES = 20
 _LEAST_RATIO = 1.01  # fewer angles rather than finer steps
 _IGNORED_SHARE = 0.01  # rows that may be outliers
 _FEW_CLUSTERS, _MANY_CLUSTERS = 20, 200
+# Beyond the grid, with `extend`: so many angles past the best say that it is inside; steps are at least so wide, for
+# where all rows are near their mean direction the grid is narrow (voices: 46 to 53 degrees, and 10 speakers at 58); not
+# beyond so many clusters, for a fit with K clusters costs n K D.
+_N_BEYOND = 2
+_LEAST_RATIO_BEYOND = 1.03
+_MOST_CLUSTERS = 1000
 
 
 def suggest_max_angle(X: Any, n_clusters: int, *, ignore_fraction: float = 0.0, n_threads: int | None = None) -> float:
-    """An angle in radians at which `DPvMFMeans` finds about `n_clusters` clusters.
+    """An angle in radians to begin with where `n_clusters` clusters are wanted: the farthest-first guess.
 
     Starts from the mean direction and takes the row farthest from everything taken, `n_clusters` times; the angle of
-    the last one is returned (Kulis and Jordan 2012, section 5). Without chance, in O(n K D) time.
+    the last one is returned (Kulis and Jordan 2012, section 5). Without chance, in O(n K D) time. Nothing is fitted:
+    well separated clusters come out as asked for, rows with outliers or without clear clusters may give many times as
+    many. `find_max_angle` fits and counts.
 
     Parameters
     ----------
@@ -71,7 +80,7 @@ def suggest_max_angle(X: Any, n_clusters: int, *, ignore_fraction: float = 0.0, 
         )
     with open_passes(points, n_threads, who) as passes:
         _, angles = farthest_first(passes, n_picks, n_ignored=n_ignored)
-    n_apart = len(_usable(angles, points))
+    n_apart = len(usable_angles(angles, points))
     if n_apart < n_picks:
         raise InputError(
             f"`n_clusters` of {who} must not exceed the number of rows that lie apart; got n_clusters={n_picks}, but "
@@ -93,7 +102,7 @@ def _check_ignored(ignore_fraction: Any, n_rows: int, who: str) -> int:
     return n_ignored
 
 
-def _usable(angles: Float64Array, points: Points) -> Float64Array:
+def usable_angles(angles: Float64Array, points: Points) -> Float64Array:
     """The angles before the first that `DPvMFMeans` would refuse for these rows: 0, or too small to tell apart."""
     for number, angle in enumerate(angles):
         try:
@@ -123,6 +132,7 @@ class AngleTable:
     objectives: Float64Array  # (m,) objective_ of the fits; not comparable between angles
     n_sweeps: IntArray  # (m,) n_iter_ of the fits
     model: DPvMFMeans  # fitted at the best angle
+    end: str = ""  # where the best angle is the first or the last: that it is, and what lies beyond
 
     @property
     def best(self) -> int:
@@ -138,14 +148,14 @@ class AngleTable:
         return float(self.max_angles[self.best])
 
     def __str__(self) -> str:
-        """One line for each angle, in degrees; the best is marked."""
+        """One line for each angle, in degrees; the best is marked, and a line says so where it is at the end."""
         lines = [f"  {'max_angle':>10}  {'clusters':>8}  {'silhouette':>10}  {'objective':>12}  {'sweeps':>6}"]
         for number, angle in enumerate(np.degrees(self.max_angles)):
             lines.append(
                 f"{'>' if number == self.best else ' '} {angle:>6.4g} deg  {self.n_clusters[number]:>8}  "
                 f"{self.silhouettes[number]:>10.4f}  {self.objectives[number]:>12.6g}  {self.n_sweeps[number]:>6}"
             )
-        return "\n".join(lines)
+        return "\n".join([*lines, self.end] if self.end else lines)
 
 
 def select_max_angle(
@@ -158,6 +168,7 @@ def select_max_angle(
     tol: float = 1e-6,
     max_clusters: int | None = None,
     consolidate: bool = False,
+    extend: bool = False,
     random_state: RandomState = None,
     n_threads: int | None = None,
     verbose: int = 0,
@@ -176,6 +187,11 @@ def select_max_angle(
         clusters, or without that of sqrt(n), but at least 20 and at most 200 or half as many as there are rows.
     sample_weight : array-like of shape (n,), optional
         Weights of the rows, in the fits and in the silhouettes.
+    extend : bool, default=False
+        Whether to go on, in steps of the same ratio or of 3 %, where the best angle is one of the first two or the last
+        two of the grid: until two angles beyond the best are worse, or at most as far as one cluster, 1,000 clusters
+        (`max_clusters`, where that is given), half as many as there are rows, or the smallest angle that the rows
+        resolve. In any case `table.end` says so where the best is at an end.
     n_init, max_iter, tol, max_clusters, consolidate, random_state, n_threads
         As for `DPvMFMeans`, at every angle. An int as `random_state` makes each row of the table the fit that
         `DPvMFMeans(max_angle, ..., random_state=random_state)` gives alone.
@@ -204,37 +220,128 @@ def select_max_angle(
     watching = all_observers(callbacks, verbose, who)
     if max_clusters is not None:
         check_integer(max_clusters, "max_clusters", who, low=1, hint="None sets no cap.")
+    parameters = {
+        "max_iter": max_iter,
+        "tol": tol,
+        "n_init": n_init,
+        "max_clusters": max_clusters,
+        "consolidate": consolidate,
+        "random_state": random_state,
+        "n_threads": n_threads,
+    }
     with open_passes(points, n_threads, who) as passes:
         if angles is None:
             grid = _angle_grid(passes.over(points.counted()), max_clusters)
         else:
             grid = _check_angles(angles, who)
-        silhouettes = np.empty(len(grid))
-        found: list[tuple[int, float, int]] = []
-        models: dict[int, DPvMFMeans] = {}
+        limits = _Limits(least_angle(points.dtype), min(max_clusters or _MOST_CLUSTERS, points.n_rows // 2))
         with Emitter(who, watching, n_rows=points.n_rows, n_restarts=1, max_steps=len(grid)) as emitter:
-            for number, angle in enumerate(grid):
-                model = DPvMFMeans(
-                    float(angle),
-                    max_iter=max_iter,
-                    tol=tol,
-                    n_init=n_init,
-                    max_clusters=max_clusters,
-                    consolidate=consolidate,
-                    random_state=random_state,
-                    n_threads=n_threads,
-                ).fit(X, sample_weight=sample_weight)
-                silhouette = mean_silhouette(passes, model.labels_, model.n_clusters_)
-                silhouettes[number] = silhouette
-                found.append((model.n_clusters_, model.objective_, model.n_iter_))
-                # only fits that may be the best are kept: labels of many rows are large
-                models[number] = model
-                models = {one: models[one] for one in _best_ones(silhouettes[: number + 1])}
-                emitter.step(restart=1, step=number + 1, n_clusters=model.n_clusters_, objective=silhouette)
-            n_clusters, objectives, n_sweeps = (np.array(column) for column in zip(*found, strict=True))
-            best = _best(silhouettes)
-            emitter.keep(restart=1, step=best + 1, n_clusters=int(n_clusters[best]), objective=float(silhouettes[best]))
-    return AngleTable(grid, n_clusters, silhouettes, objectives, n_sweeps, models[best])
+            fits = _AngleFits(X, sample_weight, parameters, passes, emitter)
+            for angle in grid:
+                fits.add(float(angle))
+            if extend and len(grid) > 1:
+                for angle in _beyond(fits, limits, max(float(grid[1] / grid[0]), _LEAST_RATIO_BEYOND)):
+                    fits.add(angle)
+            return fits.table(limits)
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """How far angles are looked at, whatever the silhouettes say."""
+
+    least_angle: float
+    most_clusters: int
+
+
+class _AngleFits:
+    """Fits at angles that come one after the other, and their silhouettes; only the best models are kept."""
+
+    def __init__(
+        self, X: Any, sample_weight: ArrayLike | None, parameters: dict[str, Any], passes: Passes, emitter: Emitter
+    ) -> None:
+        self._X, self._sample_weight, self._parameters = X, sample_weight, parameters
+        self._passes, self._emitter = passes, emitter
+        self._lines: list[tuple[float, int, float, float, int]] = []
+        self._models: dict[float, DPvMFMeans] = {}
+
+    @property
+    def in_order(self) -> list[tuple[float, int, float, float, int]]:
+        """Angle, clusters, silhouette, objective and sweeps of each fit, by angle."""
+        return sorted(self._lines)
+
+    @property
+    def silhouettes(self) -> Float64Array:
+        """Of the fits, by angle."""
+        return np.array([line[2] for line in self.in_order])
+
+    def add(self, angle: float) -> None:
+        """Fit at one more angle."""
+        model = DPvMFMeans(angle, **self._parameters).fit(self._X, sample_weight=self._sample_weight)
+        silhouette = mean_silhouette(self._passes, model.labels_, model.n_clusters_)
+        self._lines.append((angle, model.n_clusters_, silhouette, model.objective_, model.n_iter_))
+        # only fits that may be the best are kept: labels of many rows are large
+        self._models[angle] = model
+        best = {self.in_order[one][0] for one in _best_ones(self.silhouettes)}
+        self._models = {one: kept for one, kept in self._models.items() if one in best}
+        self._emitter.step(restart=1, step=len(self._lines), n_clusters=model.n_clusters_, objective=silhouette)
+
+    def table(self, limits: _Limits) -> AngleTable:
+        """What was found; the best is named to whoever watches."""
+        angles, n_clusters, silhouettes, objectives, n_sweeps = (
+            np.array(column) for column in zip(*self.in_order, strict=True)
+        )
+        best = _best(silhouettes)
+        self._emitter.keep(
+            restart=1,
+            step=[line[0] for line in self._lines].index(angles[best]) + 1,
+            n_clusters=int(n_clusters[best]),
+            objective=float(silhouettes[best]),
+        )
+        model = self._models[float(angles[best])]
+        return AngleTable(
+            angles, n_clusters, silhouettes, objectives, n_sweeps, model, _end(angles, n_clusters, best, limits)
+        )
+
+
+def _beyond(fits: _AngleFits, limits: _Limits, ratio: float) -> Iterator[float]:
+    """Angles to go on with while the best is near an end, that end first which it is nearer to."""
+    is_small = 2 * _best(fits.silhouettes) < len(fits.silhouettes) - 1
+    for side in (_smaller, _larger) if is_small else (_larger, _smaller):
+        yield from side(fits, limits, ratio)
+
+
+def _smaller(fits: _AngleFits, limits: _Limits, ratio: float) -> Iterator[float]:
+    while _best(fits.silhouettes) < _N_BEYOND:
+        angle, n_clusters = fits.in_order[0][0] / ratio, fits.in_order[0][1]
+        if angle < limits.least_angle or n_clusters >= limits.most_clusters:
+            return
+        yield angle
+
+
+def _larger(fits: _AngleFits, limits: _Limits, ratio: float) -> Iterator[float]:
+    while _best(fits.silhouettes) >= len(fits.silhouettes) - _N_BEYOND:
+        angle, n_clusters = fits.in_order[-1][0], fits.in_order[-1][1]
+        if n_clusters == 1 or angle == math.pi:
+            return
+        yield min(angle * ratio, math.pi)
+
+
+def _end(angles: Float64Array, n_clusters: IntArray, best: int, limits: _Limits) -> str:
+    """A sentence where the best angle is at an end of those that were tried, and more could be tried."""
+    found, angle = int(n_clusters[best]), math.degrees(angles[best])
+    if len(angles) < 2 or 0 < best < len(angles) - 1:
+        return ""
+    if best == 0:
+        if found >= limits.most_clusters:
+            why = f"it has {found:,} clusters, and no more are looked for from {limits.most_clusters:,} on"
+        elif math.radians(angle) <= limits.least_angle * 1.5:
+            why = "the rows resolve no smaller ones"
+        else:
+            why = "smaller ones were not tried"
+        return f"The best angle, {angle:.4g} degrees, is the smallest of {len(angles)}: {why}."
+    if found == 1:
+        return ""  # all larger angles give one cluster as well
+    return f"The best angle, {angle:.4g} degrees, is the largest of {len(angles)}: larger ones were not tried."
 
 
 def _angle_grid(passes: Passes, max_clusters: int | None) -> Float64Array:
@@ -243,7 +350,7 @@ def _angle_grid(passes: Passes, max_clusters: int | None) -> Float64Array:
     most = max_clusters or min(max(math.isqrt(n_rows), _FEW_CLUSTERS), _MANY_CLUSTERS)
     n_picks = max(1, min(most, n_rows // 2))
     _, angles = farthest_first(passes, n_picks, n_ignored=math.floor(_IGNORED_SHARE * n_rows))
-    usable = _usable(angles, passes.points)
+    usable = usable_angles(angles, passes.points)
     if len(usable) == 0:
         raise InputError(
             "X of select_max_angle must have rows that lie apart, for angles to be chosen by them; got "

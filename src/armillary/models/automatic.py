@@ -179,7 +179,8 @@ def choose_model(
     start: dict[str, Any] = {"random_state": 0} if best is None else {"init": best.directions}
     model = SphericalKMeans(1 if best is None else best.n_clusters, n_threads=n_threads, **start)
     model.fit(X, sample_weight=sample_weight)
-    reason = _reason(candidates, best, compared.n_rows, points.n_rows, points.n_features)
+    n_found = len(np.unique(model.labels_))
+    reason = _reason(candidates, best, n_found, compared.n_rows, points.n_rows, points.n_features)
     return ModelChoice(model, reason, _table(candidates, best))
 
 
@@ -322,7 +323,15 @@ def _table(candidates: list[Candidate], best: Candidate | None) -> list[dict[str
     return lines
 
 
-def _reason(candidates: list[Candidate], best: Candidate | None, n_compared: int, n_rows: int, n_features: int) -> str:
+def _reason(
+    candidates: list[Candidate],
+    best: Candidate | None,
+    n_found: int,
+    n_compared: int,
+    n_rows: int,
+    n_features: int,
+) -> str:
+    """Why the model has the `n_found` clusters that rows are in."""
     if n_compared < _FEWEST_ROWS:
         return (
             f"One cluster: {n_compared} rows are too few to tell clusters from chance, which takes {_FEWEST_ROWS}. "
@@ -330,20 +339,35 @@ def _reason(candidates: list[Candidate], best: Candidate | None, n_compared: int
         )
     which = f"{n_compared:,} of the {n_rows:,} rows" if n_compared < n_rows else f"the {n_rows:,} rows"
     if best is None:
-        most = max((candidate.agreement for candidate in candidates), default=0.0)
         return (
-            f"One cluster: no clear clusters were found in {which}. Models learned from halves of the rows agree to "
-            f"{most:.2f} at most; it takes {least_agreement(n_features)}, which rows without clusters do not reach. "
+            f"One cluster: no clear clusters were found in {which}. {_why_none(candidates, n_features)} "
             "Give SphericalKMeans a number of clusters to cut the rows all the same."
         )
     numbers = [candidate.n_clusters for candidate in candidates]
     said = (
-        f"Spherical k-means with {best.n_clusters:,} clusters. Of {len(candidates)} clusterings of {which}, with "
+        f"Spherical k-means with {n_found:,} clusters. Of {len(candidates)} clusterings of {which}, with "
         f"{min(numbers):,} to {max(numbers):,} clusters (communities of rows that share neighbours), it has the "
         f"highest modularity x agreement, {best.score:.2f}: rows have their neighbours in their own cluster "
         f"(modularity {best.modularity:.2f}), and models learned from halves of the rows give the same labels "
         f"(agreement {best.agreement:.2f})."
     )
+    if len(candidates) > 1 and best.n_clusters == max(numbers) > min(numbers):
+        said += " It is the finest of them: smaller clusters are not looked for, since neighbours would not see them."
+    if n_found != best.n_clusters:
+        said += f" The start had {best.n_clusters:,} clusters; {best.n_clusters - n_found:,} have no rows."
     if n_compared < n_rows:
         said += f" All {n_rows:,} rows were then fitted from the directions found."
     return said
+
+
+def _why_none(candidates: list[Candidate], n_features: int) -> str:
+    """What was counted where no clustering is taken."""
+    if not candidates:
+        return "Rows that share neighbours make one community, or communities smaller than neighbours can tell."
+    most, least = max(candidate.agreement for candidate in candidates), least_agreement(n_features)
+    if most >= least:
+        return f"Models learned from halves of the rows agree to {most:.3f}, but neighbours are in other clusters."
+    return (
+        f"Models learned from halves of the rows agree to {most:.3f} at most; it takes {least}, which rows without "
+        "clusters did not reach where it was measured."
+    )

@@ -125,7 +125,9 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         `labels_` comes from the draw with the least mean loss to all draws. Single draws carry a few tiny clusters;
         variation of information leaves fewer of them than Binder's loss (Wade and Ghahramani 2018).
     max_seconds : float, optional
-        Stop after the sweep in which this time has passed; `resume` goes on.
+        Stop after the sweep in which this time has passed, the first one at the earliest; `resume` goes on. Where that
+        is before the first draw a warning says so: `labels_` and all that goes with it then come from the last state
+        of each chain instead of from draws, and `n_draws_` is 0.
     random_state : int, Generator, RandomState or None, default=None
         Seed of all draws.
     n_threads : int or None, default=None
@@ -157,7 +159,10 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         After every sweep: the number of clusters, alpha, the log joint density of rows and partition.
     sample_labels_ : array of shape (draws, n), int32
         The draws kept, all of the first chain first. Made anew whenever asked for, from `packed_draws_` and
-        `draw_ends_`, which hold them small.
+        `draw_ends_`, which hold them small. Where no draw was kept (`n_draws_` is 0), the last state of each chain,
+        which comes from the warm-up or the burn-in and not from the posterior.
+    n_draws_ : int
+        Draws kept of all chains together; 0 where `max_seconds` ended the fit before the first.
     partition_draw_ : int
         Which of them is nearest to all.
     expected_loss_ : float
@@ -349,6 +354,13 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         check_is_fitted(self)
         return self._kept_draws().array()
 
+    @property
+    def n_draws_(self) -> int:
+        """Draws kept of all chains together; 0 where `sample_labels_` are the last states of chains instead."""
+        check_is_fitted(self)
+        n_chains, n_sweeps, _ = self.trace_.shape
+        return n_chains * (max(n_sweeps - self.n_discarded_, 0) // int(self.thin))
+
     def _kept_draws(self) -> KeptDraws:
         return KeptDraws.unpacked(len(self.labels_), self.packed_draws_, self.draw_ends_)
 
@@ -373,8 +385,9 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         n_done = draws.trace.shape[1]
         if n_done < n_sweeps and parameters.n_kept(n_done) == 0:
             warnings.warn(
-                f"{self._who} stopped by max_seconds={self.max_seconds:g} after {n_done} of {parameters.n_first} "
-                "sweeps that come before the first draw; labels_ is the last state. Call resume, or raise max_seconds.",
+                f"{self._who} must do {parameters.n_sweeps(1)} sweeps for its first draw; max_seconds="
+                f"{self.max_seconds:g} ended it after {n_done}. No draw was kept: labels_ comes from the last state of "
+                "the chains, not from the posterior. Call resume to go on, or raise max_seconds.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -97,13 +97,18 @@ def birth_floor(max_angle: float) -> float:
     return floor if floor > -1.0 else -math.inf
 
 
+def least_angle(dtype: np.dtype[Any]) -> float:
+    """The smallest angle that rows of `dtype` can resolve."""
+    # norms are off by up to the tolerance, and so are cosines: equal rows may seem this far apart
+    return math.sqrt(4.0 * UNIT_TOLERANCE[dtype])
+
+
 def check_max_angle(max_angle: Any, dtype: np.dtype[Any] | None, who: str) -> float:
     """An angle in (0, pi] that rows of `dtype` (None: there are none) can resolve."""
     angle = check_angle(max_angle, "max_angle", who)
     if dtype is None:
         return angle
-    # norms are off by up to the tolerance, and so are cosines: equal rows may seem this far apart
-    resolved = math.sqrt(4.0 * UNIT_TOLERANCE[dtype])
+    resolved = least_angle(dtype)
     if angle < resolved:
         way_out = "Give float64 rows." if dtype == np.float32 else "Use a larger angle."
         raise ParameterError(
@@ -187,8 +192,8 @@ class DPvMFMeans(ClusterMixin, UnitVectorEstimator):
     ----------
     max_angle : float, default=0.5
         Radians, in (0, pi]. How far a row may be from the direction of its cluster. While clusters form it is measured
-        from the row that opened the cluster, so choose about the *diameter* of a cluster. `suggest_max_angle` finds
-        one for a number of clusters, `select_max_angle` compares many.
+        from the row that opened the cluster, so choose about the *diameter* of a cluster. `find_max_angle` looks for
+        the one that gives a number of clusters, `select_max_angle` compares many by silhouette.
     max_iter : int, default=300
         Most sweeps of one run. A run that uses them all warns.
     tol : float, default=1e-6

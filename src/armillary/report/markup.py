@@ -53,11 +53,6 @@ def breakable(word: str) -> str:
     return escape(word).replace("_", "_<wbr>").replace("/", "/<wbr>")
 
 
-def counted(number: int, thing: str) -> str:
-    """E.g. 1 row, 1,234 rows."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def percent(share: float) -> str:
     """A share in [0, 1]."""
     return f"{100.0 * share:.1f}\N{NO-BREAK SPACE}%"

@@ -16,6 +16,7 @@ import numpy as np
 
 from armillary import __version__
 from armillary._typing import Float64Array, IntArray
+from armillary.models.counting import counted, of_the_model
 from armillary.plots.sphere import cluster_colors
 from armillary.report import pictures
 from armillary.report.agreement import agreement
@@ -25,7 +26,6 @@ from armillary.report.content import ReportData, one_line, shortened
 from armillary.report.findings import Findings
 from armillary.report.markup import (
     chart,
-    counted,
     in_degrees,
     in_seconds,
     paragraphs,
@@ -97,7 +97,8 @@ def headline(data: ReportData, found: Findings) -> str:
         f"{'numbers, sparse' if found.is_sparse else 'numbers'}{escape(by)}."
     )
     if facts.n_noise:
-        words += f" {counted(facts.n_noise, 'row')} ({percent(facts.n_noise / found.n_rows)}) belong to no cluster."
+        belong = "belongs" if facts.n_noise == 1 else "belong"
+        words += f" {counted(facts.n_noise, 'row')} ({percent(facts.n_noise / found.n_rows)}) {belong} to no cluster."
     return words
 
 
@@ -108,14 +109,15 @@ def _reasons(data: ReportData) -> list[str]:
     if hasattr(data.choice, "best") and hasattr(data.choice, "silhouettes"):
         table = data.choice
         angle = math.degrees(float(table.max_angles[table.best]))
-        return [f"The angle, {angle:.3g}°, has the best mean silhouette of {len(table.max_angles)} that were tried."]
+        words = f"The angle, {angle:.4g}°, has the best mean silhouette of {len(table.max_angles)} that were tried."
+        return [f"{words} {table.end}".rstrip()]
     changed = _parameters(data.model)
     if data.model is None:
         return []
     if not changed:
-        return [f"{type(data.model).__name__} with its defaults was asked for."]
+        return [f"{type(data.model).__name__} was fitted with its defaults."]
     settings = ", ".join(f"{name} = {value}" for name, value in changed)
-    return [f"{type(data.model).__name__} was asked for with {settings}."]
+    return [f"{type(data.model).__name__} was fitted with {settings}."]
 
 
 def _parameters(model: Any) -> list[tuple[str, str]]:
@@ -145,15 +147,17 @@ def _notes(data: ReportData, found: Findings) -> str:
         )
     if facts.n_small:
         notes.append(
-            f"The {len(facts.names):,} largest clusters are shown. {counted(facts.n_small, 'smaller cluster')} with "
-            f"{counted(facts.n_small_rows, 'row')} in all are drawn in one colour."
+            f"The {len(facts.names):,} largest clusters are shown. {counted(facts.n_small, 'more cluster')} with "
+            f"{counted(facts.n_small_rows, 'row')} in all, none larger, are drawn in one colour."
         )
-    n_empty = _n_empty(data.model, facts)
-    if n_empty:
-        notes.append(f"{counted(n_empty, 'cluster')} of the model {'has' if n_empty == 1 else 'have'} no rows here.")
+    unlike = of_the_model(data.model, facts.n_clusters)
+    if unlike and not any(unlike in note for note in notes):
+        notes.append(unlike)
     if len(found.drawn) < len(found.rows):
+        but = "" if _all_are_scored(facts) else " but the silhouettes"
         notes.append(
-            f"{len(found.drawn):,} of {len(found.rows):,} rows are drawn, evenly spaced; all numbers are of all rows."
+            f"{len(found.drawn):,} of {len(found.rows):,} rows are drawn: some that are evenly spaced, and those that "
+            f"the table names. All numbers{but} are of all rows."
         )
     return "".join(f"<li>{escape(one_line(note))}</li>" for note in notes)
 
@@ -163,10 +167,9 @@ def _new_words(notes: Sequence[str], said: str) -> list[str]:
     return [note for note in (one_line(note).removeprefix(one_line(said)).strip() for note in notes) if note]
 
 
-def _n_empty(model: Any, facts: ClusterFacts) -> int:
-    """Clusters of the model that no row is in."""
-    total = getattr(model, "n_clusters_", None)
-    return max(0, int(total) - facts.n_clusters) if isinstance(total, int | np.integer) else 0
+def _all_are_scored(facts: ClusterFacts) -> bool:
+    """Whether every row in a cluster has a silhouette, or none has."""
+    return facts.n_scored in (0, int((facts.codes >= 0).sum()))
 
 
 def _tiles(data: ReportData, found: Findings) -> str:
@@ -194,9 +197,10 @@ Section = tuple[str, str, str] | None  # name, title, HTML
 def _sphere_section(found: Findings, colors: Float64Array) -> Section:
     facts, atlas = found.facts, found.atlas
     picture = pictures.sphere_picture(atlas, facts.codes[found.drawn], facts)
+    n_numbered = min(len(facts.names), pictures.MOST_NUMBERS)
     described = (
-        f"The rows on a sphere, seen from two sides, coloured by cluster; {counted(facts.n_clusters, 'cluster')} with "
-        "their numbers at the centres."
+        f"The rows on a sphere, seen from two sides, coloured by cluster; {counted(facts.n_clusters, 'cluster')}, "
+        f"{n_numbered} of them with their numbers at the centres."
     )
     chips = "".join(
         f'<li><button type="button" class="chip" data-cluster="{k}" aria-pressed="false">{swatch(colors[k])}'
@@ -211,7 +215,7 @@ def _sphere_section(found: Findings, colors: Float64Array) -> Section:
 
 def _caption(atlas: Atlas) -> str:
     if atlas.kind == "sphere":
-        return "Every row is drawn where it is: all angles are true."
+        return "Rows are drawn where they are: all angles are true."
     if atlas.kind == "circle":
         return (
             "Rows of two numbers lie on a circle, and angles along it are true. The width of the band has no meaning; "
@@ -248,7 +252,7 @@ def _silhouette_section(data: ReportData, found: Findings, colors: Float64Array)
     sizes = chart(pictures.sizes_picture(labels, facts, colors), "Number of rows of each cluster, largest first")
     if not facts.n_scored:
         return "sizes", "How large the clusters are", sizes
-    sampled = "" if facts.n_scored == int((facts.codes >= 0).sum()) else f" Of {facts.n_scored:,} rows, evenly spaced."
+    sampled = "" if _all_are_scored(facts) else f" Of {facts.n_scored:,} rows, evenly spaced."
     hint = (
         "A silhouette compares a row's mean cosine distance to its own cluster with that to the nearest other one: 1 "
         f"is at home, 0 is between two, below 0 is nearer to another.{sampled}"
@@ -278,9 +282,11 @@ def _comparison(table: list[Mapping[str, Any]]) -> str:
         f"<tr>{''.join(f'<td>{escape(plain(entry.get(key)))}</td>' for key in keys)}</tr>"
         for entry in table[:_MOST_COMPARED]
     )
-    more = f"<p>{len(table) - _MOST_COMPARED} more were compared.</p>" if len(table) > _MOST_COMPARED else ""
+    more = (
+        f"<p>{counted(len(table) - _MOST_COMPARED, 'more line')} not shown.</p>" if len(table) > _MOST_COMPARED else ""
+    )
     return (
-        f"<details><summary>{counted(len(table), 'setting')} compared</summary>"
+        f"<details><summary>What was compared, in {counted(len(table), 'line')}</summary>"
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>'
         f"{more}</details>"
     )

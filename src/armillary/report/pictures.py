@@ -24,7 +24,7 @@ from armillary.report.atlas import Atlas
 from armillary.report.clusters import ClusterFacts
 
 # Clusters whose numbers are written on the sphere, and that have a line in the matrix: the largest.
-_MOST_NUMBERS = 60
+MOST_NUMBERS = 60
 _MOST_IN_MATRIX = 200
 # Directions to look from that are compared, and rows they are judged by.
 _N_VIEWS, _MOST_LOOKED_AT = 300, 2_000
@@ -34,7 +34,7 @@ _MOST_DRAWN = 12_000
 
 def sphere_picture(atlas: Atlas, codes: IntArray, facts: ClusterFacts) -> str:
     """Both hemispheres, as the address of a PNG inside the page."""
-    largest = set(_largest(facts, _MOST_NUMBERS).tolist())
+    largest = set(_largest(facts, MOST_NUMBERS).tolist())
     figure = plot_sphere_views(
         atlas.places,
         codes,

@@ -36,11 +36,15 @@ def cluster_table(found: Findings, colors: Float64Array) -> str:
     lines = "\n".join(_table_line(found, int(k), colors[k], place) for k in order)
     return (
         '<p class="hint">Half of a cluster\'s rows lie within the angle “half within” of its centre. Doubtful rows are '
-        "those for which another centre is nearly as near, or nearer.</p>\n"
+        f"{_doubtful(len(found.facts.names))}.</p>\n"
         f'<div class="scroll"><table id="clusters-table"><thead><tr>{heads}'
         '<th scope="col" class="rows">Most central rows</th><th scope="col" class="rows">Most doubtful rows</th>'
         f"</tr></thead>\n<tbody>\n{lines}\n</tbody></table></div>"
     )
+
+
+def _doubtful(n_clusters: int) -> str:
+    return "those farthest out" if n_clusters < 2 else "those least nearer to their own centre than to the next"
 
 
 def _sorted(name: str) -> str:
