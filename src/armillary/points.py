@@ -20,7 +20,6 @@ from armillary.exceptions import InputError
 from armillary.validation import (
     FirstLook,
     as_matrix,
-    check_columns,
     check_sample_weight,
     computing_dtype,
     is_unit,
@@ -205,8 +204,6 @@ def as_count_points(X: Any, who: str, sample_weight: Any = None, expected_featur
     matrix: Any = as_matrix(X, who, expected_features)
     is_dense = isinstance(matrix, np.ndarray)
     values = matrix.ravel() if is_dense else matrix.data
-    if not is_dense:
-        check_columns(matrix, who)
     odd = values[~(np.isfinite(values) & (values >= 0))]
     if odd.size:
         came = "NaN" if np.isnan(odd[0]) else f"{odd[0]:g}"

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from armillary._typing import Float64Array, FloatArray
 from armillary.exceptions import InputError, InputTypeError, ParameterError
+from armillary.sparse_structure import checked_csr
 
 # |norm - 1| up to this is "already normalised". Float32 rows normalised by other libraries are off by a few
 # units in the last place; treating them as unit changes a cosine by less than the tolerance.
@@ -37,7 +38,7 @@ FirstLook = Callable[[np.ndarray[Any, np.dtype[Any]], float], bool]
 
 
 def as_matrix(X: Any, who: str, expected_features: int | None = None, what: str = "X") -> Rows:
-    """X as a 2-D array or CSR matrix of real numbers; shape and dtype are checked, values are not.
+    """X as a 2-D array or CSR matrix of real numbers; shape, dtype and sparse structure are checked, values are not.
 
     `expected_features` is the number of columns a fitted model was trained on; `what` is the name of X in sentences.
     """
@@ -114,7 +115,8 @@ def _as_array(X: Any, who: str, what: str) -> npt.NDArray[Any]:
             f"Row {row} of {what} has masked entries; {who} needs every number. "
             "Drop such rows, or fill them: X.filled(value)."
         )
-    return array
+    # other kinds of array, such as numpy.matrix, have rules of their own for slices and products
+    return array if isinstance(array, np.memmap) else np.asarray(array)
 
 
 def _uneven_row(X: Any) -> str:
@@ -129,7 +131,7 @@ def _uneven_row(X: Any) -> str:
 def _from_objects(array: npt.NDArray[Any], who: str, what: str) -> Float64Array:
     try:
         return array.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(
             f"{what} of {who} must hold real numbers; got dtype object, and {_first_odd_row(array)} does not convert: "
             f"{str(error).rstrip('.')}. Select the numeric columns and drop or fill what is missing."
@@ -140,35 +142,14 @@ def _first_odd_row(array: npt.NDArray[Any]) -> str:
     for number, row in enumerate(array if array.ndim else ()):
         try:
             np.asarray(row, dtype=object).astype(np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return f"row {number}"
     return "it"
 
 
 def _as_csr(X: Any, who: str, what: str) -> sp.csr_array | sp.csr_matrix:
     _refuse_kind(X.dtype, who, what)
-    if X.ndim != 2:
-        raise InputError(
-            f"{what} of {who} must be a 2-D matrix, one row per vector; got a sparse array of shape {X.shape}. "
-            "Reshape it to (1, -1) if it is a single vector."
-        )
-    csr = X.tocsr()
-    if not csr.has_canonical_format and _has_duplicates(csr):
-        # duplicate entries would count twice in norms; the caller's matrix is not changed
-        csr = csr.copy()
-        csr.sum_duplicates()
-    return csr
-
-
-def _has_duplicates(csr: sp.csr_array | sp.csr_matrix) -> bool:
-    """Whether a row names a column twice. Looks at a block at a time: unsorted rows are common and need no copy."""
-    for start, stop in _csr_blocks(csr):
-        block = csr[start:stop]
-        n_stored = block.nnz
-        block.sum_duplicates()
-        if block.nnz < n_stored:
-            return True
-    return False
+    return checked_csr(X, who, what)
 
 
 def _csr_blocks(csr: sp.csr_array | sp.csr_matrix) -> list[tuple[int, int]]:
@@ -290,7 +271,6 @@ def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str, what: str) -> sp.c
     norms, factors = np.empty(matrix.shape[0]), np.empty(matrix.shape[0])
     for start, stop in _csr_blocks(matrix):
         part = slice(indptr[start], indptr[stop])
-        _refuse_columns(matrix.indices[part], lengths[start:stop], start, matrix.shape[1], who, what)
         values = matrix.data[part].astype(np.float64)
         starts = indptr[start:stop] - indptr[start]
         largest = np.zeros(stop - start)
@@ -311,25 +291,6 @@ def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str, what: str) -> sp.c
     return type(matrix)((data.astype(dtype, copy=False), matrix.indices, indptr), shape=matrix.shape)
 
 
-def check_columns(matrix: sp.csr_array | sp.csr_matrix, who: str, what: str = "X") -> None:
-    """Refuse a CSR matrix with column numbers outside its shape."""
-    _refuse_columns(matrix.indices, np.diff(matrix.indptr), 0, matrix.shape[1], who, what)
-
-
-def _refuse_columns(
-    columns: npt.NDArray[Any], lengths: npt.NDArray[Any], first_row: int, n_features: int, who: str, what: str
-) -> None:
-    """Refuse column numbers that SciPy lets pass: compiled loops would read and write outside their arrays."""
-    if columns.size == 0 or (columns.min() >= 0 and columns.max() < n_features):
-        return
-    bad = int(np.flatnonzero((columns < 0) | (columns >= n_features))[0])
-    row = first_row + int(np.searchsorted(np.cumsum(lengths), bad, side="right"))
-    raise InputError(
-        f"Row {row} of {what} names column {columns[bad]}; {who} got a matrix whose columns go from 0 to "
-        f"{n_features - 1}. Give the matrix its true shape."
-    )
-
-
 def check_sample_weight(sample_weight: Any, n_rows: int, who: str, name: str = "sample_weight") -> Float64Array | None:
     """Weights as float64 (n,), or None when all rows count alike."""
     if sample_weight is None:
@@ -339,7 +300,7 @@ def check_sample_weight(sample_weight: Any, n_rows: int, who: str, name: str = "
         if given.dtype.kind not in "fiubO":  # dates and complex numbers would convert, and lose what they are
             raise TypeError(f"dtype {given.dtype}")
         weights = np.asarray(given, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(
             f"`{name}` of {who} must hold real numbers; they do not convert: {error}. Pass one number per row."
         ) from error
@@ -410,7 +371,7 @@ def check_rotation(value: Any, n_features: int, who: str) -> Float64Array | None
     way_out = "Give a matrix R with R R' = 1 and determinant 1."
     try:
         rotation = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"{rule}; got {value!r}. {way_out}") from None
     if rotation.shape != (n_features, n_features):
         raise InputError(f"{rule}; got shape {rotation.shape}. {way_out}")
