@@ -22,6 +22,8 @@ Csr = sp.csr_array | sp.csr_matrix
 
 # Indices looked at together: bounds the scratch memory, and keeps it in the cache.
 _BLOCK_VALUES = 1 << 18
+_INDEX_DTYPES = {np.dtype(name).char for name in ("int32", "int64", "intc", "long", "longlong")}
+_FEW_VALUES = 1 << 12  # up to so many, all indices are looked at sooner than the ends of rows are found
 _BUILD_AGAIN = "Build it again, e.g. from its rows, columns and values: scipy.sparse.coo_array((values, (rows, columns)))."
 
 
@@ -98,7 +100,7 @@ def _check_pointers(
 def _numbers(matrix: Any, name: str, who: str, what: str) -> npt.NDArray[Any]:
     """An array of indices."""
     array = getattr(matrix, name, None)
-    if isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype in (np.int32, np.int64):
+    if isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.char in _INDEX_DTYPES and array.dtype.isnative:
         return array
     came = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
     raise InputTypeError(
@@ -135,7 +137,8 @@ def _refuse_outside_at_ends(csr: Csr, who: str, what: str) -> None:
     """Refuse columns outside the matrix, where columns rise in each row: the ends of rows tell."""
     indices, pointers = csr.indices, csr.indptr
     n_entries = int(pointers[-1])
-    if n_entries == 0:
+    if n_entries <= _FEW_VALUES:
+        _refuse_outside(indices[:n_entries], pointers, csr.shape[1], who, what)
         return
     # a row without entries has the first of the next, and the last of the one before: they are looked at twice
     firsts = indices[np.minimum(pointers[:-1], n_entries - 1)]
@@ -209,7 +212,8 @@ def _refuse_shape(X: Any, who: str, what: str) -> None:
             f"{what} of {who} must be a 2-D matrix, one row per vector; got a sparse array of shape {shape}. "
             "Reshape it to (1, -1) if it is a single vector."
         )
-    if not all(isinstance(length, numbers.Integral) and length >= 0 for length in shape):
+    n_rows, n_columns = shape
+    if not (isinstance(n_rows, numbers.Integral) and isinstance(n_columns, numbers.Integral) and min(shape) >= 0):
         raise InputError(
             f"{what} of {who} must have a shape of two whole numbers; got a sparse matrix of shape {shape}. "
             f"{_BUILD_AGAIN}"
@@ -258,7 +262,7 @@ def _check_blocks(bsr: Any, who: str, what: str) -> None:
             f"{bsr.shape}. {_BUILD_AGAIN}"
         )
     shape = (bsr.shape[0] // size[0], bsr.shape[1] // size[1])
-    _check_compressed(bsr, shape, ("row of blocks", "column of blocks"), who, what)
+    _check_compressed(bsr, shape, ("block row", "block column"), who, what)
 
 
 def _csr_of_diagonals(dia: Any, who: str, what: str) -> Csr:

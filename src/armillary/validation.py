@@ -28,6 +28,8 @@ _BLOCK_VALUES = 1 << 18
 _BLOCK_ROWS = 1 << 14
 # Up to this many columns, one product of all squares with ones beats a dot product per row (measured 5x at D=3).
 _FEW_COLUMNS = 16
+# Squared norms between which sparse rows are squared as they are: bits are those of rows that are scaled first.
+_PLAIN_SQUARES = (2.0**-800, 2.0**800)
 
 Rows = np.ndarray[Any, np.dtype[Any]] | sp.csr_array | sp.csr_matrix
 # A quick look at rows (n, D): True if all norms are surely 1 to within a tolerance, False if that is not sure.
@@ -109,6 +111,8 @@ def _as_array(X: Any, who: str, what: str) -> npt.NDArray[Any]:
             f"{what} of {who} must be a 2-D array, one row per vector; got {array.ndim}-D of shape {array.shape}. "
             "Reshape your data: X.reshape(1, -1) if it is a single vector."
         )
+    if type(array) is np.ndarray:
+        return array
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         row = int(np.argwhere(np.ma.getmaskarray(array))[0, 0])
         raise InputError(
@@ -267,28 +271,55 @@ def _refuse_rows(largest: Float64Array, row_numbers: npt.NDArray[np.int64], who:
 
 def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str, what: str) -> sp.csr_array | sp.csr_matrix:
     dtype = computing_dtype(matrix.dtype)
-    indptr, lengths = matrix.indptr, np.diff(matrix.indptr)
-    norms, factors = np.empty(matrix.shape[0]), np.empty(matrix.shape[0])
+    indptr, n_rows = matrix.indptr, matrix.shape[0]
+    lengths = indptr[1:] - indptr[:-1]
+    norms, factors = np.empty(n_rows), np.ones(n_rows)
     for start, stop in _csr_blocks(matrix):
-        part = slice(indptr[start], indptr[stop])
-        values = matrix.data[part].astype(np.float64)
-        starts = indptr[start:stop] - indptr[start]
-        largest = np.zeros(stop - start)
-        is_filled = lengths[start:stop] > 0
-        if is_filled.any():
-            # reduceat from the starts of non-empty rows: each segment then is one row
-            largest[is_filled] = np.maximum.reduceat(np.abs(values), starts[is_filled])
-        _refuse_rows(largest, np.arange(start, stop), who, what)
-        factors[start:stop] = safe_factors(largest)
-        values *= np.repeat(factors[start:stop], lengths[start:stop])
-        norms[start:stop] = np.sqrt(np.add.reduceat(values * values, starts))
+        first, last = indptr[start], indptr[stop]
+        values = matrix.data[first:last].astype(np.float64, copy=False)
+        starts = indptr[start:stop] - first
+        if not _norms_of_plain_rows(values, starts, last - first, norms[start:stop]):
+            part = slice(start, stop)
+            norms[part], factors[part] = _scaled_norms(values, starts, lengths[part], start, who, what)
     is_off = np.abs(norms - factors) > UNIT_TOLERANCE[dtype] * factors
     if not is_off.any() and dtype == matrix.dtype:
         return matrix
     norms[~is_off] = factors[~is_off] = 1.0
-    data = matrix.data * np.repeat(factors, lengths)
-    data /= np.repeat(norms, lengths)
+    data = matrix.data / np.repeat(norms, lengths) if (factors == 1.0).all() else _scaled(matrix, factors, norms)
     return type(matrix)((data.astype(dtype, copy=False), matrix.indices, indptr), shape=matrix.shape)
+
+
+def _norms_of_plain_rows(values: Float64Array, starts: npt.NDArray[Any], n_values: int, norms: Float64Array) -> bool:
+    """Write the norms of rows whose squares neither overflow nor vanish, and say whether all are such."""
+    if n_values == 0 or starts[-1] == n_values or (starts[1:] == starts[:-1]).any():
+        return False  # rows without entries
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        squares = np.add.reduceat(values * values, starts)
+    np.sqrt(squares, out=norms)
+    # written so that NaN is not plain. What vanishes beside such squares is below their rounding by far
+    return bool(squares.min() > _PLAIN_SQUARES[0] and squares.max() < _PLAIN_SQUARES[1])
+
+
+def _scaled_norms(
+    values: Float64Array, starts: npt.NDArray[Any], lengths: npt.NDArray[Any], first_row: int, who: str, what: str
+) -> tuple[Float64Array, Float64Array]:
+    """Norms of rows times powers of two, and these powers; rows that have no direction are refused."""
+    largest = np.zeros(len(lengths))
+    is_filled = lengths > 0
+    if is_filled.any():
+        # reduceat from the starts of non-empty rows: each segment then is one row
+        largest[is_filled] = np.maximum.reduceat(np.abs(values), starts[is_filled])
+    _refuse_rows(largest, first_row + np.arange(len(lengths)), who, what)
+    factors = safe_factors(largest)
+    scaled = values * np.repeat(factors, lengths)
+    return np.sqrt(np.add.reduceat(scaled * scaled, starts)), factors
+
+
+def _scaled(matrix: Any, factors: Float64Array, norms: Float64Array) -> Float64Array:
+    """The values of a CSR matrix, by the factor of their row and then by its norm."""
+    lengths = np.diff(matrix.indptr)
+    scaled: Float64Array = matrix.data * np.repeat(factors, lengths)
+    return scaled / np.repeat(norms, lengths)
 
 
 def check_sample_weight(sample_weight: Any, n_rows: int, who: str, name: str = "sample_weight") -> Float64Array | None:
