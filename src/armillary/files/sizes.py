@@ -1,0 +1,75 @@
+"""What a file may unpack to, and what it only claims: both are held against its size before memory is taken.
+
+Compressed content (.gz, .bz2, .xz, members of an npz, parquet and arrow files) may unpack to `UNPACKED_FREELY` bytes, or
+to `UNPACKED_TIMES` times the size of its file where that is more: vectors come to between 1 and 50 times. Whoever trusts
+a file that unpacks to more unpacks it himself, since a plain file has no limit. Rows and columns that take no bytes in a
+file, such as those of a sparse matrix without entries, are held to the same limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from armillary.exceptions import InputError
+
+if TYPE_CHECKING:
+    from armillary.files.source import Source
+
+UNPACKED_FREELY = 1 << 28
+UNPACKED_TIMES = 200
+_LENGTH_BYTES = 8  # what a row (its pointer) or a column (its number in a direction) takes at least
+_CHUNK = 1 << 22
+
+
+def most_unpacked(n_bytes: int) -> int:
+    """Bytes that a file of `n_bytes` may unpack to."""
+    return max(UNPACKED_FREELY, UNPACKED_TIMES * n_bytes)
+
+
+def refuse_unpacked(name: str, n_packed: int, n_unpacked: int) -> None:
+    """Refuse content that unpacks to more than it may."""
+    if n_unpacked > most_unpacked(n_packed):
+        raise InputError(
+            f"{name} may unpack to at most {most_unpacked(n_packed):,} bytes, {UNPACKED_FREELY >> 20} MiB or "
+            f"{UNPACKED_TIMES} times its {n_packed:,} bytes; it goes beyond that, as files made to fill a memory do. "
+            "If you trust it, unpack it yourself and give it uncompressed, as npy for example."
+        )
+
+
+def unpacked(stream: BinaryIO, name: str, n_packed: int) -> bytes:
+    """What a decompressing stream holds, up to the limit."""
+    content = bytearray()
+    while chunk := stream.read(_CHUNK):
+        content += chunk
+        refuse_unpacked(name, n_packed, len(content))
+    return bytes(content)
+
+
+def refuse_shape(source: Source, shape: Iterable[Any]) -> None:
+    """Refuse rows and columns that a sparse file claims and could never fill."""
+    lengths = [int(length) for length in shape]
+    if min(lengths, default=0) < 0 or _LENGTH_BYTES * sum(lengths) > most_unpacked(source.size):
+        words = " x ".join(f"{length:,}" for length in lengths)
+        raise source.damaged(f"it claims a shape of {words} in {source.size:,} bytes")
+
+
+def refuse_array(source: Source, stream: BinaryIO, n_bytes: int) -> None:
+    """Refuse an npy array whose header claims more than the `n_bytes` that follow from the place of the stream on."""
+    start = stream.tell()
+    shape, dtype = _header(stream)
+    n_claimed, n_held = math.prod(shape) * dtype.itemsize, n_bytes - (stream.tell() - start)
+    # NumPy refuses objects, in words of its own
+    if min(shape, default=0) < 0 or (n_claimed > n_held and not dtype.hasobject):
+        raise source.damaged(f"its header claims {n_claimed:,} bytes of numbers and {max(0, n_held):,} are there")
+
+
+def _header(stream: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(stream)
+    # version 3 differs from 2 in the letters of field names alone
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    return shape, dtype
