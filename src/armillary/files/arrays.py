@@ -1,4 +1,4 @@
-"""Vectors from files of arrays: npy, npz (also SciPy's sparse ones), safetensors, Matrix Market, svmlight."""
+"""Vectors from files of arrays: npy, npz (also SciPy's sparse ones), safetensors, svmlight."""
 
 from __future__ import annotations
 
@@ -105,8 +105,12 @@ def _words(source: Source, arrays: Mapping[str, npt.NDArray[Any]], key: str | No
 
 def read_safetensors(source: Source, key: str | None) -> npt.NDArray[Any]:
     """One array of a safetensors file."""
-    with _on_disk(source) as path:
-        return read_tensor(path, chosen_key(source, tensor_shapes(path), key))
+    with _on_disk(source) as path, source.reading():
+        try:
+            return read_tensor(path, chosen_key(source, tensor_shapes(path), key))
+        except InputError as error:
+            # bytes that lie in another place for the while have the name that the user knows
+            raise InputError(str(error).replace(f"'{path}'", source.name)) from error
 
 
 @contextmanager
@@ -147,36 +151,6 @@ def listed(arrays: Mapping[str, Any], most: int = 20) -> str:
         shape = getattr(value, "shape", value)
         words.append(f"'{name}' {' x '.join(map(str, shape)) or 'a number'}")
     return ", ".join(words or ["none"]) + (f" and {len(arrays) - most} more" if len(arrays) > most else "")
-
-
-def read_mtx(source: Source) -> Any:
-    """The matrix of a Matrix Market file: CSR, or an array where it is written in full."""
-    import scipy.io  # half a second that other formats need not wait for
-
-    with source.reading():
-        _refuse_cut_mtx(source)
-    # by its path: SciPy ends the process where the header of a stream does not read
-    with _on_disk(source) as path:
-        return _numbers(source, lambda _: scipy.io.mmread(str(path), spmatrix=False))
-
-
-def _refuse_cut_mtx(source: Source) -> None:
-    """SciPy 1.17 crashes now and then on files that are cut short, so lines are counted first."""
-    with source.open() as stream:
-        first = stream.readline().lower().split()
-        if len(first) != 5 or first[0] != b"%%matrixmarket":
-            raise source.damaged("no whole %%MatrixMarket line at its beginning")
-        sizes = next((line.split() for line in stream if line.strip() and not line.startswith(b"%")), [])
-        try:
-            n_rows, n_columns, *stored = [int(size) for size in sizes]
-        except ValueError as error:
-            raise source.damaged("no sizes below its comments") from error
-        n_values = n_rows * n_columns if first[4] == b"general" else n_rows * (n_rows - 1) // 2
-        n_expected = stored[0] if stored else n_values
-        refuse_shape(source, (n_rows, n_columns))
-        n_lines = sum(1 for line in stream if line.strip())
-    if n_lines < n_expected:
-        raise source.damaged(f"{n_expected:,} entries are announced and {n_lines:,} lines are there")
 
 
 def read_svmlight(source: Source) -> tuple[sp.csr_array, npt.NDArray[Any]]:

@@ -8,6 +8,7 @@ file, such as those of a sparse matrix without entries, are held to the same lim
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -23,6 +24,7 @@ UNPACKED_FREELY = 1 << 28
 UNPACKED_TIMES = 200
 _LENGTH_BYTES = 8  # what a row (its pointer) or a column (its number in a direction) takes at least
 _CHUNK = 1 << 22
+_MAGIC_BYTES = 12  # of an npy file: its mark, its version and the length of its header
 
 
 def most_unpacked(n_bytes: int) -> int:
@@ -59,17 +61,24 @@ def refuse_shape(source: Source, shape: Iterable[Any]) -> None:
 
 def refuse_array(source: Source, stream: BinaryIO, n_bytes: int) -> None:
     """Refuse an npy array whose header claims more than the `n_bytes` that follow from the place of the stream on."""
-    start = stream.tell()
-    shape, dtype = _header(stream)
-    n_claimed, n_held = math.prod(shape) * dtype.itemsize, n_bytes - (stream.tell() - start)
+    shape, dtype, n_header = _header(source, stream, n_bytes)
+    n_claimed, n_held = math.prod(shape) * dtype.itemsize, n_bytes - n_header
     # NumPy refuses objects, in words of its own
     if min(shape, default=0) < 0 or (n_claimed > n_held and not dtype.hasobject):
         raise source.damaged(f"its header claims {n_claimed:,} bytes of numbers and {max(0, n_held):,} are there")
 
 
-def _header(stream: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    version = np.lib.format.read_magic(stream)
+def _header(source: Source, stream: BinaryIO, n_bytes: int) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    """Shape and dtype of an npy array, and the length of what tells them."""
+    first = stream.read(_MAGIC_BYTES)
     # version 3 differs from 2 in the letters of field names alone
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(stream)
-    return shape, dtype
+    is_short = first[6:7] == b"\x01"
+    start, end = (8, 10) if is_short else (8, 12)
+    n_header = int.from_bytes(first[start:end], "little")
+    if end + n_header > n_bytes:
+        raise source.damaged(f"its header claims {n_header:,} bytes for itself and the file ends before")
+    text = io.BytesIO(first + stream.read(max(0, end + n_header - len(first))))
+    np.lib.format.read_magic(text)
+    read = np.lib.format.read_array_header_1_0 if is_short else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(text)
+    return shape, dtype, end + n_header

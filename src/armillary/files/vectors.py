@@ -8,6 +8,7 @@ from typing import Any
 
 from armillary.exceptions import InputError
 from armillary.files import arrays, json_lines, separated, tables
+from armillary.files.matrix_market import read_mtx
 from armillary.files.source import Source
 from armillary.files.tables import Choice
 from armillary.files.words import read_words
@@ -103,7 +104,7 @@ def _read(source: Source, choice: Choice, has_header: bool | None) -> Vectors:
         case "safetensors":
             return Vectors(arrays.read_safetensors(source, choice.key))
         case "mtx":
-            return Vectors(arrays.read_mtx(source))
+            return Vectors(read_mtx(source))
     return Vectors(arrays.read_svmlight(source)[0])
 
 
