@@ -30,6 +30,11 @@ _BLOCK_ROWS = 1 << 14
 _FEW_COLUMNS = 16
 # Squared norms between which sparse rows are squared as they are: bits are those of rows that are scaled first.
 _PLAIN_SQUARES = (2.0**-800, 2.0**800)
+# Weights whose sums float64 carries, and the products of sums with rows and logarithms too.
+LEAST_WEIGHT, MOST_WEIGHT = 2.0**-900, 2.0**900
+# Where weights are copies of rows that a prior is held against, up to which float64 counts them one by one.
+MOST_COPIES = 2.0**53
+_WHY_COPIES = ", up to which float64 counts copies of rows one by one"
 
 Rows = np.ndarray[Any, np.dtype[Any]] | sp.csr_array | sp.csr_matrix
 # A quick look at rows (n, D): True if all norms are surely 1 to within a tolerance, False if that is not sure.
@@ -322,8 +327,10 @@ def _scaled(matrix: Any, factors: Float64Array, norms: Float64Array) -> Float64A
     return scaled / np.repeat(norms, lengths)
 
 
-def check_sample_weight(sample_weight: Any, n_rows: int, who: str, name: str = "sample_weight") -> Float64Array | None:
-    """Weights as float64 (n,), or None when all rows count alike."""
+def check_sample_weight(
+    sample_weight: Any, n_rows: int, who: str, name: str = "sample_weight", most: float = MOST_WEIGHT
+) -> Float64Array | None:
+    """Weights as float64 (n,), or None when all rows count alike; `most` is the largest sum they may have."""
     if sample_weight is None:
         return None
     try:
@@ -342,24 +349,38 @@ def check_sample_weight(sample_weight: Any, n_rows: int, who: str, name: str = "
             f"`{name}` of {who} must have one number per row, shape ({n_rows},); got {weights.shape}. "
             "Sample weights must be 1D array or scalar."
         )
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = float(weights.sum())
+    # written so that NaN is looked at again; most weights pass here
+    if not (weights.min() >= LEAST_WEIGHT and total <= most):
+        _refuse_weights(weights, total, most, name, who)
+    return weights
+
+
+def _refuse_weights(weights: Float64Array, total: float, most: float, name: str, who: str) -> None:
+    """A sentence for weights by which sums and their squares would lose what they stand for; zeros are welcome."""
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0.0)))
     if bad.size:
         raise InputError(
             f"`{name}` of {who} must be finite and not negative; got {weights[bad[0]]} for row {bad[0]}. "
             "Use 0 to leave a row out."
         )
-    if not weights.any():
+    if total == 0.0:
         raise InputError(
-            f"`{name}` of {who} must have a positive entry; all {n_rows} weights are zero. "
+            f"`{name}` of {who} must have a positive entry; all {len(weights)} weights are zero. "
             "Leave it out to count rows alike."
         )
-    with np.errstate(over="ignore"):
-        if not np.isfinite(weights.sum()):
-            raise InputError(
-                f"`{name}` of {who} must have a finite sum; the largest of {n_rows} weights is {weights.max():.3g}. "
-                "Divide them all by that."
-            )
-    return weights
+    if total > most:
+        raise InputError(
+            f"`{name}` of {who} must have a sum of at most {most:.3g}{_WHY_COPIES if most == MOST_COPIES else ''}; the "
+            f"largest of {len(weights)} weights is {weights.max():.3g}. Divide them all by that."
+        )
+    small = np.flatnonzero((weights > 0.0) & (weights < LEAST_WEIGHT))
+    if small.size:
+        raise InputError(
+            f"`{name}` of {who} must be 0 or at least {LEAST_WEIGHT:.3g}; got {weights[small[0]]:.3g} for row "
+            f"{small[0]}. Use 0 to leave a row out, or multiply all weights."
+        )
 
 
 # ---------------------------------------------------------------------------------------------- parameters

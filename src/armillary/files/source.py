@@ -22,6 +22,7 @@ from armillary.files.formats import COMPRESSED, check_format, format_of, sniffed
 from armillary.files.sizes import unpacked
 
 _OPEN: dict[str, Callable[[Path], Any]] = dict(zip(COMPRESSED, (gzip.open, bz2.open, lzma.open), strict=True))
+_LONGEST_REASON = 200  # letters of what a library says, which may hold the content itself
 FETCH_AGAIN = "Fetch it again from where it came."
 # what libraries raise over content that is not what it should be
 _COMPLAINTS = (
@@ -98,7 +99,7 @@ class Source:
 
     def damaged(self, error: object) -> InputError:
         """The sentence for content that does not read as its format."""
-        said = str(error).strip().split("\n")[0].rstrip(".")
+        said = str(error).strip().split("\n")[0][:_LONGEST_REASON].rstrip(".")
         return InputError(
             f"{self.name} must be a whole {self.format} file; it is cut short, damaged or of another format "
             f"({said or type(error).__name__}). {FETCH_AGAIN}"

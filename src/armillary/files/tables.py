@@ -207,8 +207,9 @@ def _id_column(table: Columns, choice: Choice) -> str | None:
 
 
 def _are_ids(column: pa.ChunkedArray) -> bool:
-    is_short = pc.max(pc.utf8_length(column.cast(pa.string()))).as_py() or 0
-    return column.null_count == 0 and is_short <= _LONGEST_ID and pc.count_distinct(column).as_py() == len(column)
+    words = column.cast(pa.string())  # pyarrow counts no codes of a dictionary
+    longest = pc.max(pc.utf8_length(words)).as_py() or 0
+    return column.null_count == 0 and longest <= _LONGEST_ID and pc.count_distinct(words).as_py() == len(words)
 
 
 def _text_column(table: Columns, choice: Choice, id_column: str | None) -> str | None:

@@ -74,6 +74,12 @@ def read_vectors(
     source = Source.of(path, format)
     found = _read(source, Choice(key, id_column, text_column), has_header)
     rows = as_matrix(found.rows, source.name, what="The array")
+    for what, words in (("ids", found.ids), ("texts", found.texts)):
+        if words is not None and len(words) != rows.shape[0]:
+            raise InputError(
+                f"{source.name} must have {what} for each of the {rows.shape[0]:,} rows; it has {len(words):,} of them. "
+                "Check that both come from the same rows."
+            )
     vectors = replace(found, rows=rows, source=source.name, format=source.format)
     if texts is not None:
         vectors = replace(vectors, texts=read_words(texts, vectors.n_rows, "texts", tables.TEXT_NAMES, text_column))
