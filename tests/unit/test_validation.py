@@ -759,6 +759,66 @@ def test_sentence_about_weights_that_are_no_numbers(weights, why):
     )
 
 
+@pytest.mark.parametrize(
+    ("weights", "sentence"),
+    [
+        (
+            [1.0, 1e300],
+            "must have a sum of at most 8.45e+270; the largest of 2 weights is 1e+300. Divide them all by that.",
+        ),
+        (
+            [1.7e308, 1.7e308],
+            "must have a sum of at most 8.45e+270; the largest of 2 weights is 1.7e+308. Divide them all by that.",
+        ),
+        (
+            [1.0, 1e-310],
+            "must be 0 or at least 1.18e-271; got 1e-310 for row 1. Use 0 to leave a row out, or multiply all weights.",
+        ),
+    ],
+)
+def test_sentence_about_weights_that_sums_do_not_carry(weights, sentence):
+    assert refusal(InputError, check_sample_weight, weights, 2, "Model") == f"`sample_weight` of Model {sentence}"
+
+
+def test_sentence_about_more_copies_than_float64_counts():
+    assert refusal(InputError, check_sample_weight, [1.0, 1e16], 2, "Model", most=validation.MOST_COPIES) == (
+        "`sample_weight` of Model must have a sum of at most 9.01e+15, up to which float64 counts copies of rows one by "
+        "one; the largest of 2 weights is 1e+16. Divide them all by that."
+    )
+
+
+def test_sentence_about_weights_beyond_every_float():
+    assert "do not convert: int too large to convert to float" in refusal(
+        InputTypeError, check_sample_weight, np.array([10**400, 1], dtype=object), 2, "Model"
+    )
+
+
+def test_sentence_about_numbers_beyond_every_float():
+    given_rows = np.array([[1, 2], [10**400, 1]], dtype=object)
+    assert refusal(InputTypeError, unit_rows, given_rows, "Model") == (
+        "X of Model must hold real numbers; got dtype object, and row 1 does not convert: int too large to convert to "
+        "float. Select the numeric columns and drop or fill what is missing."
+    )
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+@pytest.mark.parametrize("dtype", [np.int64, np.float32, np.float64])
+def test_a_numpy_matrix_is_an_array(dtype):
+    given_rows = rows(6, 4).astype(dtype) + 3
+    found = unit_rows(np.matrix(given_rows), "Model")
+    assert type(found) is np.ndarray
+    np.testing.assert_array_equal(found, unit_rows(given_rows, "Model"))
+
+
+@pytest.mark.parametrize("exponent", [-1000, -401, -399, 399, 401, 1000])
+def test_plain_and_scaled_sparse_rows_have_the_same_bits(exponent):
+    given_rows = rows(40, 7)
+    scaled = sp.csr_array(np.ldexp(given_rows, exponent))
+    np.testing.assert_array_equal(
+        unit_rows(scaled, "Model").toarray(), unit_rows(sp.csr_array(given_rows), "Model").toarray()
+    )
+
+
 def test_sentence_about_ragged_weights():
     sentence = refusal(InputTypeError, check_sample_weight, [1.0, [2.0, 3.0], 4.0], 3, "Model")
     assert sentence.startswith("`sample_weight` of Model must hold real numbers; they do not convert: ")
