@@ -217,7 +217,7 @@ def as_count_points(X: Any, who: str, sample_weight: Any = None, expected_featur
         raise InputError(
             f"{begin}X of {who} must hold counts, finite and not negative; got {came} among them. Give raw term counts."
         )
-    if values.max(initial=0) > _MOST_COUNT:
+    if float(values.max(initial=0)) > _MOST_COUNT:
         raise InputError(
             f"X of {who} must hold counts up to {_MOST_COUNT:.3g}, so that scores stay finite; got "
             f"{float(values.max()):.3g} among them. Give raw term counts, or divide them all by one number."

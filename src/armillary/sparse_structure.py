@@ -24,7 +24,9 @@ Csr = sp.csr_array | sp.csr_matrix
 _BLOCK_VALUES = 1 << 18
 _INDEX_DTYPES = {np.dtype(name).char for name in ("int32", "int64", "intc", "long", "longlong")}
 _FEW_VALUES = 1 << 12  # up to so many, all indices are looked at sooner than the ends of rows are found
-_BUILD_AGAIN = "Build it again, e.g. from its rows, columns and values: scipy.sparse.coo_array((values, (rows, columns)))."
+_BUILD_AGAIN = (
+    "Build it again, e.g. from its rows, columns and values: scipy.sparse.coo_array((values, (rows, columns)))."
+)
 
 
 def checked_csr(X: Any, who: str, what: str = "X") -> Csr:
@@ -147,9 +149,7 @@ def _refuse_outside_at_ends(csr: Csr, who: str, what: str) -> None:
         _refuse_outside(indices[:n_entries], pointers, csr.shape[1], who, what)
 
 
-def _refuse_outside(
-    indices: npt.NDArray[Any], pointers: npt.NDArray[Any], n_columns: int, who: str, what: str
-) -> None:
+def _refuse_outside(indices: npt.NDArray[Any], pointers: npt.NDArray[Any], n_columns: int, who: str, what: str) -> None:
     """Refuse columns outside the matrix, in rows whose columns are in any order."""
     if indices.size == 0 or (indices.min() >= 0 and indices.max() < n_columns):
         return

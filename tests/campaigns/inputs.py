@@ -43,7 +43,19 @@ _FREELY = 1 << 22  # bytes that a file may unpack to here: bombs are then quick 
 _PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 _ENDING = {"svmlight": ".svm"}
 _SPARSE_FORMS = ("csr", "csc", "coo", "bsr", "dia")
-_WORDS = [b"999999999999", b"1000000000", b"-1", b"0", b"1e400", b"nan", b"inf", b"", b"18446744073709551616", b"x", b"2"]
+_WORDS = [
+    b"999999999999",
+    b"1000000000",
+    b"-1",
+    b"0",
+    b"1e400",
+    b"nan",
+    b"inf",
+    b"",
+    b"18446744073709551616",
+    b"x",
+    b"2",
+]
 
 
 def trial(random: Random) -> str:
@@ -74,7 +86,8 @@ def _read(random: Random, path: Path, expected: np.ndarray | None) -> str:
             return "labels"
         vectors = read_vectors(path)
     except (InputError, OSError) as error:
-        assert expected is None, f"a whole file was refused: {error}"
+        if expected is not None:
+            raise
         return _sentence(error, path)
     n_rows, n_features = vectors.rows.shape
     assert n_rows > 0, "no rows"
@@ -256,8 +269,10 @@ def _numbers(random: Random, kind: str, content: bytes) -> bytes:
 def _integers(random: Random, kind: str, content: bytes) -> bytes:
     """Four or eight bytes become an integer at the end of its range, or near 0."""
     width = int(random.choice([4, 8]))
-    value = int(random.choice([0, 1, -1, 2**31 - 1, -(2**31), 10**8])) if width == 4 else int(
-        random.choice([0, 1, -1, 2**62, -(2**63), 10**12])
+    value = (
+        int(random.choice([0, 1, -1, 2**31 - 1, -(2**31), 10**8]))
+        if width == 4
+        else int(random.choice([0, 1, -1, 2**62, -(2**63), 10**12]))
     )
     place = int(random.integers(max(1, len(content) - width)))
     return content[:place] + value.to_bytes(width, "little", signed=True) + content[place + width :]
@@ -368,9 +383,14 @@ def _lines(random: Random, kind: str, content: bytes) -> bytes:
     lines = content.split(b"\n")
     number = int(random.integers(len(lines)))
     line = lines[number]
-    lines[number] = [b"", line + b"\n" + line, line[: len(line) // 2], line + line, line + b",1", line.replace(b",", b" ")][
-        random.integers(6)
-    ]
+    lines[number] = [
+        b"",
+        line + b"\n" + line,
+        line[: len(line) // 2],
+        line + line,
+        line + b",1",
+        line.replace(b",", b" "),
+    ][random.integers(6)]
     return b"\n".join(lines)
 
 

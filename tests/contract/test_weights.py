@@ -11,7 +11,7 @@ import pytest
 import armillary
 from armillary.exceptions import InputError
 
-FEW = {"n_clusters": 3, "n_components": 3, "max_iter": 5, "random_state": 0}
+FEW = {"n_clusters": 3, "n_components": 3, "max_iter": 3, "random_state": 0}
 WEIGHED = [
     name
     for name in armillary.__all__
@@ -32,7 +32,8 @@ def weights(kind, size):
 @pytest.mark.parametrize("kind", ["all", "one", "a slice of time"])
 def test_weights_of_any_size(name, kind):
     X = np.abs(np.random.default_rng(0).normal(size=(30, 4)))
-    for size in (1e300, 1e-310, 1e200, 1e-200, 1e14, 1e-30):
+    refusals = {}
+    for size in (1e300, 1e-310, 1e-200, 1e14):
         model = getattr(armillary, name)()
         model.set_params(**{parameter: value for parameter, value in FEW.items() if parameter in model.get_params()})
         times = {"times": np.arange(30) % 3} if "times" in inspect.signature(model.fit).parameters else {}
@@ -41,11 +42,11 @@ def test_weights_of_any_size(name, kind):
             try:
                 model.fit(X, sample_weight=weights(kind, size), **times)
             except InputError as error:
-                assert str(error).startswith(f"`sample_weight` of {name} must")
-                assert size not in (1e-200, 1e-30)
+                refusals[size] = str(error)
                 continue
-        assert size not in (1e300, 1e-310)
         for attribute, value in vars(model).items():
             if attribute.endswith("_") and isinstance(value, float | np.ndarray) and attribute not in MAY_BE_INFINITE:
                 is_float = np.asarray(value).dtype.kind == "f"
                 assert not is_float or np.isfinite(value).all(), f"{attribute} at {size:g}"
+    assert {1e300, 1e-310} <= set(refusals) <= {1e300, 1e-310, 1e14}
+    assert all(said.startswith(f"`sample_weight` of {name} must") for said in refusals.values())

@@ -91,7 +91,10 @@ def test_a_matrix_market_file_that_claims_too_much(tmp_path, sizes_line, said):
         ("coordinate real general\n3 3 1\n1 4 1.0\n", "an entry lies outside its 3 rows and 3 columns"),
         ("coordinate real general\n3 3 1\n1.5 1 1.0\n", "an entry lies outside its 3 rows and 3 columns"),
         ("coordinate real symmetric\n3 4 1\n1 1 1.0\n", "it claims to be symmetric and has 3 rows and 4 columns"),
-        ("coordinate complex general\n3 3 1\n1 1 1.0 2.0\n", "a matrix of real numbers is needed, and it is coordinate"),
+        (
+            "coordinate complex general\n3 3 1\n1 1 1.0 2.0\n",
+            "a matrix of real numbers is needed, and it is coordinate",
+        ),
         ("array real general\n2 2\n1\n2\n3\nx\n", "could not convert string 'x' to float64"),
     ],
 )
@@ -193,7 +196,6 @@ def test_plain_files_have_no_limit(tmp_path, little):
 
 
 # ------------------------------------------------------------------------------------------- pointers that files have
-
 
 
 def hostile_archives():

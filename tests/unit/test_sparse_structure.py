@@ -83,8 +83,10 @@ BROKEN = {
     ),
     "a last pointer that is too large": (
         lambda: shared("csr", "indptr", -1, 2**31 - 1),
-        "X of Model must have a column number and a value for each of the 2147483647 entries that its row pointers "
-        f"name; got 8 and 8. {BUILD_AGAIN}",
+        (
+            "X of Model must have a column number and a value for each of the 2147483647 entries that its row pointers "
+            f"name; got 8 and 8. {BUILD_AGAIN}"
+        ),
     ),
     "too few pointers": (
         lambda: changed("csr", indptr=ints(0, 2, 4)),
@@ -108,13 +110,19 @@ BROKEN = {
     ),
     "too few indices": (
         lambda: changed("csr", indices=ints(0, 1)),
-        "X of Model must have a column number and a value for each of the 8 entries that its row pointers name; got 2 "
-        f"and 8. {BUILD_AGAIN}",
+        (
+            "X of Model must have a column number and a value for each of the 8 entries that its row pointers "
+            "name; got 2 "
+            f"and 8. {BUILD_AGAIN}"
+        ),
     ),
     "too few values": (
         lambda: changed("csr", data=np.ones(3)),
-        "X of Model must have a column number and a value for each of the 8 entries that its row pointers name; got 8 "
-        f"and 3. {BUILD_AGAIN}",
+        (
+            "X of Model must have a column number and a value for each of the 8 entries that its row pointers "
+            "name; got 8 "
+            f"and 3. {BUILD_AGAIN}"
+        ),
     ),
     "values with two axes": (
         lambda: changed("csr", data=np.ones((8, 1))),
@@ -122,8 +130,11 @@ BROKEN = {
     ),
     "pointers that are not whole": (
         lambda: changed("csr", indptr=np.array([0.0, 2.0, 4.0, 6.0, 8.0])),
-        "The array `indptr` of X of Model must be one-dimensional and of int32 or int64; got float64 of shape (5,). "
-        f"{BUILD_AGAIN}",
+        (
+            "The array `indptr` of X of Model must be one-dimensional and of int32 or int64; got float64 of "
+            "shape (5,). "
+            f"{BUILD_AGAIN}"
+        ),
     ),
     "indices in a list": (
         lambda: changed("csr", indices=[0, 2, 1, 3, 2, 4, 3, 5]),
@@ -131,8 +142,11 @@ BROKEN = {
     ),
     "indices with two axes": (
         lambda: changed("csr", indices=matrix().indices.reshape(2, 4)),
-        "The array `indices` of X of Model must be one-dimensional and of int32 or int64; got int32 of shape (2, 4). "
-        f"{BUILD_AGAIN}",
+        (
+            "The array `indices` of X of Model must be one-dimensional and of int32 or int64; got int32 of shape "
+            "(2, 4). "
+            f"{BUILD_AGAIN}"
+        ),
     ),
     "a column beyond the last, in order": (
         lambda: shared("csr", "indices", 3, 6),
@@ -144,8 +158,10 @@ BROKEN = {
     ),
     "a column beyond 32 bits": (
         lambda: changed("csr", indices=ints(0, 2, 1, 3, 2, 4, 3, 2**40 + 5, dtype=np.int64)),
-        "Row 3 of X names column 1099511627781; Model got a matrix whose columns go from 0 to 5. "
-        "Give the matrix its true shape.",
+        (
+            "Row 3 of X names column 1099511627781; Model got a matrix whose columns go from 0 to 5. "
+            "Give the matrix its true shape."
+        ),
     ),
     "csc: a row outside": (
         lambda: shared("csc", "indices", 2, 10**6),
@@ -165,8 +181,10 @@ BROKEN = {
     ),
     "coo: too few values": (
         lambda: changed("coo", data=np.ones(2)),
-        "X of Model must have a row, a column and a value for each entry; got 8 rows, 8 columns and 2 values. "
-        f"{BUILD_AGAIN}",
+        (
+            "X of Model must have a row, a column and a value for each entry; got 8 rows, 8 columns and 2 values. "
+            f"{BUILD_AGAIN}"
+        ),
     ),
     "bsr: a block outside": (
         lambda: shared("bsr", "indices", 0, 10**6),
@@ -174,29 +192,43 @@ BROKEN = {
     ),
     "bsr: blocks that do not fit": (
         lambda: changed("bsr", data=np.ones((8, 3, 5))),
-        f"X of Model must be made of equal blocks; got blocks of shape (3, 5) for a matrix of shape (4, 6). "
-        f"{BUILD_AGAIN}",
+        (
+            f"X of Model must be made of equal blocks; got blocks of shape (3, 5) for a matrix of shape (4, 6). "
+            f"{BUILD_AGAIN}"
+        ),
     ),
     "dia: more diagonals than lines": (
         lambda: changed("dia", offsets=ints(0, 1, 2)),
-        "X of Model must have one line of values for each diagonal; got 3 diagonals, 3 of them distinct, and 2 lines "
-        f"of values. {BUILD_AGAIN}",
+        (
+            "X of Model must have one line of values for each diagonal; got 3 diagonals, 3 of them distinct, and "
+            "2 lines "
+            f"of values. {BUILD_AGAIN}"
+        ),
     ),
     "dia: a diagonal twice": (
         lambda: changed("dia", offsets=ints(0, 0)),
-        "X of Model must have one line of values for each diagonal; got 2 diagonals, 1 of them distinct, and 2 lines "
-        f"of values. {BUILD_AGAIN}",
+        (
+            "X of Model must have one line of values for each diagonal; got 2 diagonals, 1 of them distinct, and "
+            "2 lines "
+            f"of values. {BUILD_AGAIN}"
+        ),
     ),
     "lil: more columns than values": (
         long_row_of_lists,
-        "X of Model must have a list of columns and one of values, as long, for each of its 4 rows; they do not match. "
-        f"{BUILD_AGAIN}",
+        (
+            "X of Model must have a list of columns and one of values, as long, for each of its 4 rows; they do "
+            "not match. "
+            f"{BUILD_AGAIN}"
+        ),
     ),
     "lil: a column outside": (
         lambda: lists_with(99),
         "Row 2 of X names column 99; Model got a matrix whose columns go from 0 to 5. Give the matrix its true shape.",
     ),
-    "lil: a column that is no number": (lambda: lists_with("a"), "X of Model must hold columns and values; they do not"),
+    "lil: a column that is no number": (
+        lambda: lists_with("a"),
+        "X of Model must hold columns and values; they do not",
+    ),
     "dok: a row outside": (
         lambda: keys_with((50, 1)),
         "X of Model must hold pairs of row and column inside its shape; they do not convert",
@@ -267,7 +299,9 @@ def test_blocks_do_not_change_what_is_seen(monkeypatch, block):
         given = sp.csr_array((np.ones(len(indices)), indices, np.cumsum([0, *lengths])), shape=(6, 4))
         found = checked_csr(given, "Model")
         np.testing.assert_array_equal(found.toarray(), given.toarray())
-        assert found.nnz == len({(row, int(c)) for row in range(6) for c in given.indices[given.indptr[row] : given.indptr[row + 1]]})
+        assert found.nnz == len(
+            {(row, int(c)) for row in range(6) for c in given.indices[given.indptr[row] : given.indptr[row + 1]]}
+        )
         if len(indices):
             given.indices[random.integers(len(indices))] = random.choice([-1, 4])
             with pytest.raises(InputError, match=r"names column (-1|4); Model"):

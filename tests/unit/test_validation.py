@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from armillary import validation
+from armillary import sparse_structure, validation
 from armillary.exceptions import ArmillaryError, InputError, InputTypeError, ParameterError
 from armillary.validation import (
     UNIT_TOLERANCE,
@@ -266,7 +266,7 @@ def test_duplicate_entries_are_summed_in_a_copy(kind):
 
 
 def test_duplicates_are_seen_in_a_later_block(monkeypatch):
-    monkeypatch.setattr(validation, "_BLOCK_VALUES", 4)
+    monkeypatch.setattr(sparse_structure, "_BLOCK_VALUES", 4)
     n_rows = 9
     indices = np.tile([1, 0], n_rows)
     indices[-2:] = 1  # only the last row names a column twice
@@ -651,7 +651,7 @@ def test_empty_csr_rows_at_both_ends():
 @pytest.mark.parametrize("column", [3, 7, -1])
 def test_sentence_about_columns_outside_the_matrix(monkeypatch, block_values, column):
     # a shape given by hand, or columns counted from 1: SciPy lets it pass
-    monkeypatch.setattr(validation, "_BLOCK_VALUES", block_values)
+    monkeypatch.setattr(sparse_structure, "_BLOCK_VALUES", block_values)
     data, indices, indptr = np.ones(4), np.array([0, 1, 2, column]), np.array([0, 2, 3, 4])
     given_rows = sp.csr_matrix((data, indices, indptr), shape=(3, 3))
     assert refusal(InputError, unit_rows, given_rows, "Model") == (
@@ -782,8 +782,8 @@ def test_sentence_about_weights_that_sums_do_not_carry(weights, sentence):
 
 def test_sentence_about_more_copies_than_float64_counts():
     assert refusal(InputError, check_sample_weight, [1.0, 1e16], 2, "Model", most=validation.MOST_COPIES) == (
-        "`sample_weight` of Model must have a sum of at most 9.01e+15, up to which float64 counts copies of rows one by "
-        "one; the largest of 2 weights is 1e+16. Divide them all by that."
+        "`sample_weight` of Model must have a sum of at most 9.01e+15, up to which float64 counts copies of rows one "
+        "by one; the largest of 2 weights is 1e+16. Divide them all by that."
     )
 
 

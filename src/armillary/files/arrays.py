@@ -21,6 +21,7 @@ from armillary.points import CONVERT_AT_ONCE
 from armillary.sparse_structure import checked_csr
 
 _SPARSE_KEYS = {"format", "shape", "data"}
+_INDEX_KEYS = {"indices", "indptr", "row", "col", "coords", "offsets"}
 # svmlight files name only the columns that are not zero; ours say the width in a comment
 WIDTH_COMMENT = "armillary columns:"
 
@@ -59,6 +60,9 @@ def read_npz(source: Source, key: str | None, id_key: str | None, text_key: str 
     """Vectors, ids and texts of an npz file: one of its arrays, or the sparse matrix that it is."""
     arrays = npz_arrays(source)
     if set(arrays) >= _SPARSE_KEYS and key is None:
+        for name in _INDEX_KEYS & set(arrays):
+            if arrays[name].dtype.kind not in "iu":
+                raise source.damaged(f"its array '{name}' must hold whole numbers, and has {arrays[name].dtype}")
         refuse_shape(source, _numbers(source, lambda _: [int(length) for length in arrays["shape"]]))
         matrix = _numbers(source, sp.load_npz)
         return sp.csr_array(checked_csr(matrix, source.name, "The matrix")), None, None

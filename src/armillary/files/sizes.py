@@ -1,9 +1,9 @@
 """What a file may unpack to, and what it only claims: both are held against its size before memory is taken.
 
-Compressed content (.gz, .bz2, .xz, members of an npz, parquet and arrow files) may unpack to `UNPACKED_FREELY` bytes, or
-to `UNPACKED_TIMES` times the size of its file where that is more: vectors come to between 1 and 50 times. Whoever trusts
-a file that unpacks to more unpacks it himself, since a plain file has no limit. Rows and columns that take no bytes in a
-file, such as those of a sparse matrix without entries, are held to the same limit.
+Compressed content (.gz, .bz2, .xz, members of an npz, parquet and arrow files) may unpack to `UNPACKED_FREELY` bytes,
+or to `UNPACKED_TIMES` times the size of its file where that is more: vectors come to between 1 and 50 times. Whoever
+trusts a file that unpacks to more unpacks it himself, since a plain file has no limit. Rows and columns that take no
+bytes in a file, such as those of a sparse matrix without entries, are held to the same limit.
 """
 
 from __future__ import annotations

@@ -88,11 +88,12 @@ class Source:
 
         Sentences stay as they are, and so do errors of the system, which have a number.
         """
+        known: tuple[type[Exception], ...] = (*_COMPLAINTS, *complaints)
         try:
             yield
         except InputError:
             raise
-        except (*_COMPLAINTS, *complaints) as error:
+        except known as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             raise self.damaged(error) from error

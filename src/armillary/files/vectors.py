@@ -53,7 +53,8 @@ def read_vectors(
     ----------
     path : str or os.PathLike
         A file, which may be compressed (.gz, .bz2, .xz), or "-" for standard input. A large npy file is mapped into
-        memory and not read at once.
+        memory and not read at once. Compressed content may unpack to 256 MiB, or to 200 times the size of its file
+        where that is more (`files.sizes`); give more than that uncompressed.
     format : str, optional
         One of `files.formats.FORMATS`. By default the ending of the path says it; for standard input the first bytes.
     key : str, optional
@@ -77,8 +78,8 @@ def read_vectors(
     for what, words in (("ids", found.ids), ("texts", found.texts)):
         if words is not None and len(words) != rows.shape[0]:
             raise InputError(
-                f"{source.name} must have {what} for each of the {rows.shape[0]:,} rows; it has {len(words):,} of them. "
-                "Check that both come from the same rows."
+                f"{source.name} must have {what} for each of the {rows.shape[0]:,} rows; it has {len(words):,} of "
+                "them. Check that both come from the same rows."
             )
     vectors = replace(found, rows=rows, source=source.name, format=source.format)
     if texts is not None:
