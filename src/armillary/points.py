@@ -31,8 +31,8 @@ from armillary.validation import (
 
 # Bytes up to which a converted copy is kept rather than made anew in every pass.
 CONVERT_AT_ONCE = 1 << 28
-# Counts whose sums over rows, times weights and logarithms, float64 carries with room to spare.
-_MOST_COUNT = 2.0**500
+# Counts whose scores float32 carries too: the filter of scores (kernels/contract.py) has bounds in that precision.
+_MOST_COUNT = 2.0**100
 
 # Lanes are fixed row ranges whose sums are added in order: enough of them to keep threads busy, each long enough to
 # hide the cost of starting it and of its K x D partial sum.
