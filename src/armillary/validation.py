@@ -216,13 +216,14 @@ def row_blocks(shape: tuple[int, ...]) -> list[tuple[int, int]]:
 
 def unit_block(block: npt.NDArray[Any], first_row: int, who: str, what: str = "X") -> FloatArray:
     """Rows `first_row, first_row + 1, ...` as C-contiguous unit rows; a view where nothing had to change."""
-    rows = np.ascontiguousarray(block, dtype=computing_dtype(block.dtype))
+    rows = _converted(block)
     tolerance = UNIT_TOLERANCE[rows.dtype]
     squares = _squared_norms(rows)
     if _are_all_unit(squares, tolerance):
         return rows.view()
     doubtful = np.flatnonzero(~(np.abs(squares - 1.0) <= tolerance))
-    largest = np.abs(rows[doubtful]).max(axis=1).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # NaN that signals; it is refused below like any other
+        largest = np.abs(rows[doubtful]).max(axis=1).astype(np.float64)
     _refuse_rows(largest, first_row + doubtful, who, what)
     factors = safe_factors(largest)
     scaled = rows[doubtful] * factors[:, None]
@@ -233,6 +234,15 @@ def unit_block(block: npt.NDArray[Any], first_row: int, who: str, what: str = "X
     unit = rows.copy()
     unit[doubtful[off]] = scaled[off] / norms[off, None]
     return unit
+
+
+def _converted(block: npt.NDArray[Any]) -> FloatArray:
+    """Rows in the dtype in which they are kept; what is beyond it becomes inf, which is refused with a sentence."""
+    dtype = computing_dtype(block.dtype)
+    if dtype == block.dtype:
+        return np.ascontiguousarray(block, dtype=dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.ascontiguousarray(block, dtype=dtype)
 
 
 def _are_all_unit(squares: FloatArray, tolerance: float) -> bool:
@@ -281,7 +291,7 @@ def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str, what: str) -> sp.c
     norms, factors = np.empty(n_rows), np.ones(n_rows)
     for start, stop in _csr_blocks(matrix):
         first, last = indptr[start], indptr[stop]
-        values = matrix.data[first:last].astype(np.float64, copy=False)
+        values = _widened(matrix.data[first:last])
         starts = indptr[start:stop] - first
         if not _norms_of_plain_rows(values, starts, last - first, norms[start:stop]):
             part = slice(start, stop)
@@ -292,6 +302,13 @@ def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str, what: str) -> sp.c
     norms[~is_off] = factors[~is_off] = 1.0
     data = matrix.data / np.repeat(norms, lengths) if (factors == 1.0).all() else _scaled(matrix, factors, norms)
     return type(matrix)((data.astype(dtype, copy=False), matrix.indices, indptr), shape=matrix.shape)
+
+
+def _widened(values: npt.NDArray[Any]) -> Float64Array:
+    if values.dtype == np.float64:
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values.astype(np.float64)
 
 
 def _norms_of_plain_rows(values: Float64Array, starts: npt.NDArray[Any], n_values: int, norms: Float64Array) -> bool:

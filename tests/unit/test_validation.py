@@ -819,6 +819,21 @@ def test_plain_and_scaled_sparse_rows_have_the_same_bits(exponent):
     )
 
 
+@pytest.mark.parametrize("make", [np.array, sp.csr_array])
+def test_nan_that_signals_is_refused_like_any_other(make):
+    given_rows = np.ones((3, 4), dtype=np.float32)
+    given_rows.view(np.uint32)[1, 2] = 0x7FA00000
+    assert refusal(InputError, unit_rows, make(given_rows), "Model").startswith("Row 1 of X contains NaN")
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).maxexp <= 1024, reason="long doubles are doubles here")
+@pytest.mark.parametrize("make", [np.array, sp.csr_array])
+def test_numbers_beyond_float64_are_inf(make):
+    given_rows = np.ones((3, 4), dtype=np.longdouble)
+    given_rows[1, 2] = np.ldexp(np.longdouble(1.0), 5000)
+    assert refusal(InputError, unit_rows, make(given_rows), "Model").startswith("Row 1 of X contains inf")
+
+
 def test_sentence_about_ragged_weights():
     sentence = refusal(InputTypeError, check_sample_weight, [1.0, [2.0, 3.0], 4.0], 3, "Model")
     assert sentence.startswith("`sample_weight` of Model must hold real numbers; they do not convert: ")
