@@ -222,8 +222,7 @@ def unit_block(block: npt.NDArray[Any], first_row: int, who: str, what: str = "X
     if _are_all_unit(squares, tolerance):
         return rows.view()
     doubtful = np.flatnonzero(~(np.abs(squares - 1.0) <= tolerance))
-    with np.errstate(invalid="ignore"):  # NaN that signals; it is refused below like any other
-        largest = np.abs(rows[doubtful]).max(axis=1).astype(np.float64)
+    largest = _widened(np.abs(rows[doubtful]).max(axis=1))
     _refuse_rows(largest, first_row + doubtful, who, what)
     factors = safe_factors(largest)
     scaled = rows[doubtful] * factors[:, None]
