@@ -18,9 +18,10 @@ import numpy.typing as npt
 from armillary._typing import Float64Array, FloatArray
 from armillary.exceptions import InputError
 from armillary.validation import (
+    MOST_COPIES,
+    MOST_WEIGHT,
     FirstLook,
     as_matrix,
-    check_columns,
     check_sample_weight,
     computing_dtype,
     is_unit,
@@ -30,6 +31,8 @@ from armillary.validation import (
 
 # Bytes up to which a converted copy is kept rather than made anew in every pass.
 CONVERT_AT_ONCE = 1 << 28
+# Counts whose scores float32 carries too: the filter of scores (kernels/contract.py) has bounds in that precision.
+_MOST_COUNT = 2.0**100
 
 # Lanes are fixed row ranges whose sums are added in order: enough of them to keep threads busy, each long enough to
 # hide the cost of starting it and of its K x D partial sum.
@@ -184,13 +187,14 @@ def as_points(
     sample_weight: Any = None,
     expected_features: int | None = None,
     look: FirstLook | None = None,
+    most_weight: float = MOST_WEIGHT,
 ) -> Points:
     """Check X and its weights; `who` (the estimator's name) appears in error sentences.
 
-    `look` is a quicker first look at rows that are unit already.
+    `look` is a quicker first look at rows that are unit already; `most_weight` the largest sum of the weights.
     """
     matrix = as_matrix(X, who, expected_features)
-    weights = check_sample_weight(sample_weight, matrix.shape[0], who)
+    weights = check_sample_weight(sample_weight, matrix.shape[0], who, most=most_weight)
     dtype = computing_dtype(matrix.dtype)
     if isinstance(matrix, np.ndarray) and _stays_in_place(matrix, dtype):
         return Points(matrix, dtype, weights, is_unit(matrix, who, look=look), who)
@@ -205,8 +209,6 @@ def as_count_points(X: Any, who: str, sample_weight: Any = None, expected_featur
     matrix: Any = as_matrix(X, who, expected_features)
     is_dense = isinstance(matrix, np.ndarray)
     values = matrix.ravel() if is_dense else matrix.data
-    if not is_dense:
-        check_columns(matrix, who)
     odd = values[~(np.isfinite(values) & (values >= 0))]
     if odd.size:
         came = "NaN" if np.isnan(odd[0]) else f"{odd[0]:g}"
@@ -215,7 +217,12 @@ def as_count_points(X: Any, who: str, sample_weight: Any = None, expected_featur
         raise InputError(
             f"{begin}X of {who} must hold counts, finite and not negative; got {came} among them. Give raw term counts."
         )
-    weights = check_sample_weight(sample_weight, matrix.shape[0], who)
+    if float(values.max(initial=0)) > _MOST_COUNT:
+        raise InputError(
+            f"X of {who} must hold counts up to {_MOST_COUNT:.3g}, so that scores stay finite; got "
+            f"{float(values.max()):.3g} among them. Give raw term counts, or divide them all by one number."
+        )
+    weights = check_sample_weight(sample_weight, matrix.shape[0], who, most=MOST_COPIES)
     largest = float(values.max(initial=0)) or 1.0
     rows = (matrix.astype(np.float64, order="C") if is_dense else matrix.astype(np.float64)) / largest
     squares = np.vecdot(rows, rows) if is_dense else np.asarray(rows.multiply(rows).sum(axis=1)).ravel()

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from armillary._typing import Float64Array, FloatArray
 from armillary.exceptions import InputError, InputTypeError, ParameterError
+from armillary.sparse_structure import checked_csr
 
 # |norm - 1| up to this is "already normalised". Float32 rows normalised by other libraries are off by a few
 # units in the last place; treating them as unit changes a cosine by less than the tolerance.
@@ -27,6 +28,13 @@ _BLOCK_VALUES = 1 << 18
 _BLOCK_ROWS = 1 << 14
 # Up to this many columns, one product of all squares with ones beats a dot product per row (measured 5x at D=3).
 _FEW_COLUMNS = 16
+# Squared norms between which sparse rows are squared as they are: bits are those of rows that are scaled first.
+_PLAIN_SQUARES = (2.0**-800, 2.0**800)
+# Weights whose sums float64 carries, and the products of sums with rows and logarithms too.
+LEAST_WEIGHT, MOST_WEIGHT = 2.0**-900, 2.0**900
+# Where weights are copies of rows that a prior is held against, up to which float64 counts them one by one.
+MOST_COPIES = 2.0**53
+_WHY_COPIES = ", up to which float64 counts copies of rows one by one"
 
 Rows = np.ndarray[Any, np.dtype[Any]] | sp.csr_array | sp.csr_matrix
 # A quick look at rows (n, D): True if all norms are surely 1 to within a tolerance, False if that is not sure.
@@ -37,7 +45,7 @@ FirstLook = Callable[[np.ndarray[Any, np.dtype[Any]], float], bool]
 
 
 def as_matrix(X: Any, who: str, expected_features: int | None = None, what: str = "X") -> Rows:
-    """X as a 2-D array or CSR matrix of real numbers; shape and dtype are checked, values are not.
+    """X as a 2-D array or CSR matrix of real numbers; shape, dtype and sparse structure are checked, values are not.
 
     `expected_features` is the number of columns a fitted model was trained on; `what` is the name of X in sentences.
     """
@@ -108,13 +116,16 @@ def _as_array(X: Any, who: str, what: str) -> npt.NDArray[Any]:
             f"{what} of {who} must be a 2-D array, one row per vector; got {array.ndim}-D of shape {array.shape}. "
             "Reshape your data: X.reshape(1, -1) if it is a single vector."
         )
+    if type(array) is np.ndarray:
+        return array
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         row = int(np.argwhere(np.ma.getmaskarray(array))[0, 0])
         raise InputError(
             f"Row {row} of {what} has masked entries; {who} needs every number. "
             "Drop such rows, or fill them: X.filled(value)."
         )
-    return array
+    # other kinds of array, such as numpy.matrix, have rules of their own for slices and products
+    return array if isinstance(array, np.memmap) else np.asarray(array)
 
 
 def _uneven_row(X: Any) -> str:
@@ -129,7 +140,7 @@ def _uneven_row(X: Any) -> str:
 def _from_objects(array: npt.NDArray[Any], who: str, what: str) -> Float64Array:
     try:
         return array.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(
             f"{what} of {who} must hold real numbers; got dtype object, and {_first_odd_row(array)} does not convert: "
             f"{str(error).rstrip('.')}. Select the numeric columns and drop or fill what is missing."
@@ -140,35 +151,14 @@ def _first_odd_row(array: npt.NDArray[Any]) -> str:
     for number, row in enumerate(array if array.ndim else ()):
         try:
             np.asarray(row, dtype=object).astype(np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return f"row {number}"
     return "it"
 
 
 def _as_csr(X: Any, who: str, what: str) -> sp.csr_array | sp.csr_matrix:
     _refuse_kind(X.dtype, who, what)
-    if X.ndim != 2:
-        raise InputError(
-            f"{what} of {who} must be a 2-D matrix, one row per vector; got a sparse array of shape {X.shape}. "
-            "Reshape it to (1, -1) if it is a single vector."
-        )
-    csr = X.tocsr()
-    if not csr.has_canonical_format and _has_duplicates(csr):
-        # duplicate entries would count twice in norms; the caller's matrix is not changed
-        csr = csr.copy()
-        csr.sum_duplicates()
-    return csr
-
-
-def _has_duplicates(csr: sp.csr_array | sp.csr_matrix) -> bool:
-    """Whether a row names a column twice. Looks at a block at a time: unsorted rows are common and need no copy."""
-    for start, stop in _csr_blocks(csr):
-        block = csr[start:stop]
-        n_stored = block.nnz
-        block.sum_duplicates()
-        if block.nnz < n_stored:
-            return True
-    return False
+    return checked_csr(X, who, what)
 
 
 def _csr_blocks(csr: sp.csr_array | sp.csr_matrix) -> list[tuple[int, int]]:
@@ -226,13 +216,13 @@ def row_blocks(shape: tuple[int, ...]) -> list[tuple[int, int]]:
 
 def unit_block(block: npt.NDArray[Any], first_row: int, who: str, what: str = "X") -> FloatArray:
     """Rows `first_row, first_row + 1, ...` as C-contiguous unit rows; a view where nothing had to change."""
-    rows = np.ascontiguousarray(block, dtype=computing_dtype(block.dtype))
+    rows = _converted(block)
     tolerance = UNIT_TOLERANCE[rows.dtype]
     squares = _squared_norms(rows)
     if _are_all_unit(squares, tolerance):
         return rows.view()
     doubtful = np.flatnonzero(~(np.abs(squares - 1.0) <= tolerance))
-    largest = np.abs(rows[doubtful]).max(axis=1).astype(np.float64)
+    largest = _widened(np.abs(rows[doubtful]).max(axis=1))
     _refuse_rows(largest, first_row + doubtful, who, what)
     factors = safe_factors(largest)
     scaled = rows[doubtful] * factors[:, None]
@@ -243,6 +233,15 @@ def unit_block(block: npt.NDArray[Any], first_row: int, who: str, what: str = "X
     unit = rows.copy()
     unit[doubtful[off]] = scaled[off] / norms[off, None]
     return unit
+
+
+def _converted(block: npt.NDArray[Any]) -> FloatArray:
+    """Rows in the dtype in which they are kept; what is beyond it becomes inf, which is refused with a sentence."""
+    dtype = computing_dtype(block.dtype)
+    if dtype == block.dtype:
+        return np.ascontiguousarray(block, dtype=dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.ascontiguousarray(block, dtype=dtype)
 
 
 def _are_all_unit(squares: FloatArray, tolerance: float) -> bool:
@@ -286,52 +285,68 @@ def _refuse_rows(largest: Float64Array, row_numbers: npt.NDArray[np.int64], who:
 
 def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str, what: str) -> sp.csr_array | sp.csr_matrix:
     dtype = computing_dtype(matrix.dtype)
-    indptr, lengths = matrix.indptr, np.diff(matrix.indptr)
-    norms, factors = np.empty(matrix.shape[0]), np.empty(matrix.shape[0])
+    indptr, n_rows = matrix.indptr, matrix.shape[0]
+    lengths = indptr[1:] - indptr[:-1]
+    norms, factors = np.empty(n_rows), np.ones(n_rows)
     for start, stop in _csr_blocks(matrix):
-        part = slice(indptr[start], indptr[stop])
-        _refuse_columns(matrix.indices[part], lengths[start:stop], start, matrix.shape[1], who, what)
-        values = matrix.data[part].astype(np.float64)
-        starts = indptr[start:stop] - indptr[start]
-        largest = np.zeros(stop - start)
-        is_filled = lengths[start:stop] > 0
-        if is_filled.any():
-            # reduceat from the starts of non-empty rows: each segment then is one row
-            largest[is_filled] = np.maximum.reduceat(np.abs(values), starts[is_filled])
-        _refuse_rows(largest, np.arange(start, stop), who, what)
-        factors[start:stop] = safe_factors(largest)
-        values *= np.repeat(factors[start:stop], lengths[start:stop])
-        norms[start:stop] = np.sqrt(np.add.reduceat(values * values, starts))
+        first, last = indptr[start], indptr[stop]
+        values = _widened(matrix.data[first:last])
+        starts = indptr[start:stop] - first
+        if not _norms_of_plain_rows(values, starts, last - first, norms[start:stop]):
+            part = slice(start, stop)
+            norms[part], factors[part] = _scaled_norms(values, starts, lengths[part], start, who, what)
     is_off = np.abs(norms - factors) > UNIT_TOLERANCE[dtype] * factors
     if not is_off.any() and dtype == matrix.dtype:
         return matrix
     norms[~is_off] = factors[~is_off] = 1.0
-    data = matrix.data * np.repeat(factors, lengths)
-    data /= np.repeat(norms, lengths)
+    data = matrix.data / np.repeat(norms, lengths) if (factors == 1.0).all() else _scaled(matrix, factors, norms)
     return type(matrix)((data.astype(dtype, copy=False), matrix.indices, indptr), shape=matrix.shape)
 
 
-def check_columns(matrix: sp.csr_array | sp.csr_matrix, who: str, what: str = "X") -> None:
-    """Refuse a CSR matrix with column numbers outside its shape."""
-    _refuse_columns(matrix.indices, np.diff(matrix.indptr), 0, matrix.shape[1], who, what)
+def _widened(values: npt.NDArray[Any]) -> Float64Array:
+    if values.dtype == np.float64:
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values.astype(np.float64)
 
 
-def _refuse_columns(
-    columns: npt.NDArray[Any], lengths: npt.NDArray[Any], first_row: int, n_features: int, who: str, what: str
-) -> None:
-    """Refuse column numbers that SciPy lets pass: compiled loops would read and write outside their arrays."""
-    if columns.size == 0 or (columns.min() >= 0 and columns.max() < n_features):
-        return
-    bad = int(np.flatnonzero((columns < 0) | (columns >= n_features))[0])
-    row = first_row + int(np.searchsorted(np.cumsum(lengths), bad, side="right"))
-    raise InputError(
-        f"Row {row} of {what} names column {columns[bad]}; {who} got a matrix whose columns go from 0 to "
-        f"{n_features - 1}. Give the matrix its true shape."
-    )
+def _norms_of_plain_rows(values: Float64Array, starts: npt.NDArray[Any], n_values: int, norms: Float64Array) -> bool:
+    """Write the norms of rows whose squares neither overflow nor vanish, and say whether all are such."""
+    if n_values == 0 or starts[-1] == n_values or (starts[1:] == starts[:-1]).any():
+        return False  # rows without entries
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        squares = np.add.reduceat(values * values, starts)
+    np.sqrt(squares, out=norms)
+    # written so that NaN is not plain. What vanishes beside such squares is below their rounding by far
+    return bool(squares.min() > _PLAIN_SQUARES[0] and squares.max() < _PLAIN_SQUARES[1])
 
 
-def check_sample_weight(sample_weight: Any, n_rows: int, who: str, name: str = "sample_weight") -> Float64Array | None:
-    """Weights as float64 (n,), or None when all rows count alike."""
+def _scaled_norms(
+    values: Float64Array, starts: npt.NDArray[Any], lengths: npt.NDArray[Any], first_row: int, who: str, what: str
+) -> tuple[Float64Array, Float64Array]:
+    """Norms of rows times powers of two, and these powers; rows that have no direction are refused."""
+    largest = np.zeros(len(lengths))
+    is_filled = lengths > 0
+    if is_filled.any():
+        # reduceat from the starts of non-empty rows: each segment then is one row
+        largest[is_filled] = np.maximum.reduceat(np.abs(values), starts[is_filled])
+    _refuse_rows(largest, first_row + np.arange(len(lengths)), who, what)
+    factors = safe_factors(largest)
+    scaled = values * np.repeat(factors, lengths)
+    return np.sqrt(np.add.reduceat(scaled * scaled, starts)), factors
+
+
+def _scaled(matrix: Any, factors: Float64Array, norms: Float64Array) -> Float64Array:
+    """The values of a CSR matrix, by the factor of their row and then by its norm."""
+    lengths = np.diff(matrix.indptr)
+    scaled: Float64Array = matrix.data * np.repeat(factors, lengths)
+    return scaled / np.repeat(norms, lengths)
+
+
+def check_sample_weight(
+    sample_weight: Any, n_rows: int, who: str, name: str = "sample_weight", most: float = MOST_WEIGHT
+) -> Float64Array | None:
+    """Weights as float64 (n,), or None when all rows count alike; `most` is the largest sum they may have."""
     if sample_weight is None:
         return None
     try:
@@ -339,7 +354,7 @@ def check_sample_weight(sample_weight: Any, n_rows: int, who: str, name: str = "
         if given.dtype.kind not in "fiubO":  # dates and complex numbers would convert, and lose what they are
             raise TypeError(f"dtype {given.dtype}")
         weights = np.asarray(given, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(
             f"`{name}` of {who} must hold real numbers; they do not convert: {error}. Pass one number per row."
         ) from error
@@ -350,24 +365,38 @@ def check_sample_weight(sample_weight: Any, n_rows: int, who: str, name: str = "
             f"`{name}` of {who} must have one number per row, shape ({n_rows},); got {weights.shape}. "
             "Sample weights must be 1D array or scalar."
         )
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = float(weights.sum())
+    # written so that NaN is looked at again; most weights pass here
+    if not (weights.min() >= LEAST_WEIGHT and total <= most):
+        _refuse_weights(weights, total, most, name, who)
+    return weights
+
+
+def _refuse_weights(weights: Float64Array, total: float, most: float, name: str, who: str) -> None:
+    """A sentence for weights by which sums and their squares would lose what they stand for; zeros are welcome."""
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0.0)))
     if bad.size:
         raise InputError(
             f"`{name}` of {who} must be finite and not negative; got {weights[bad[0]]} for row {bad[0]}. "
             "Use 0 to leave a row out."
         )
-    if not weights.any():
+    if total == 0.0:
         raise InputError(
-            f"`{name}` of {who} must have a positive entry; all {n_rows} weights are zero. "
+            f"`{name}` of {who} must have a positive entry; all {len(weights)} weights are zero. "
             "Leave it out to count rows alike."
         )
-    with np.errstate(over="ignore"):
-        if not np.isfinite(weights.sum()):
-            raise InputError(
-                f"`{name}` of {who} must have a finite sum; the largest of {n_rows} weights is {weights.max():.3g}. "
-                "Divide them all by that."
-            )
-    return weights
+    if total > most:
+        raise InputError(
+            f"`{name}` of {who} must have a sum of at most {most:.3g}{_WHY_COPIES if most == MOST_COPIES else ''}; the "
+            f"largest of {len(weights)} weights is {weights.max():.3g}. Divide them all by that."
+        )
+    small = np.flatnonzero((weights > 0.0) & (weights < LEAST_WEIGHT))
+    if small.size:
+        raise InputError(
+            f"`{name}` of {who} must be 0 or at least {LEAST_WEIGHT:.3g}; got {weights[small[0]]:.3g} for row "
+            f"{small[0]}. Use 0 to leave a row out, or multiply all weights."
+        )
 
 
 # ---------------------------------------------------------------------------------------------- parameters
@@ -410,7 +439,7 @@ def check_rotation(value: Any, n_features: int, who: str) -> Float64Array | None
     way_out = "Give a matrix R with R R' = 1 and determinant 1."
     try:
         rotation = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"{rule}; got {value!r}. {way_out}") from None
     if rotation.shape != (n_features, n_features):
         raise InputError(f"{rule}; got shape {rotation.shape}. {way_out}")

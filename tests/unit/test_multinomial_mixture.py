@@ -469,3 +469,22 @@ def test_two_small_gains_in_a_row_end_a_run():
     assert model.converged_
     assert is_small[-2:] == [True, True]
     assert not any(one and two for one, two in pairwise(is_small[:-1]))
+
+
+@pytest.mark.parametrize("hold", [np.array, sp.csr_array], ids=["dense", "csr"])
+def test_sentence_about_counts_whose_scores_would_not_be_finite(hold):
+    given = hold(np.array([[1e300, 1.0], [1.0, 2.0], [3.0, 1.0]]))
+    with pytest.raises(InputError) as caught:
+        MultinomialMixture(2).fit(given)
+    assert str(caught.value) == (
+        "X of MultinomialMixture must hold counts up to 1.27e+30, so that scores stay finite; got 1e+300 among them. "
+        "Give raw term counts, or divide them all by one number."
+    )
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e29])
+def test_counts_near_the_ends_have_finite_scores(size):
+    given = size * np.array([[4.0, 0.0, 1.0], [5.0, 1.0, 0.0], [0.0, 4.0, 3.0], [0.0, 5.0, 4.0]])
+    found = MultinomialMixture(2, random_state=0).fit(given, sample_weight=[1e15, 1.0, 1.0, 1e15])
+    assert np.isfinite(found.score(given))
+    assert np.isfinite(found.log_likelihood_)

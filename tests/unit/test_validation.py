@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from armillary import validation
+from armillary import sparse_structure, validation
 from armillary.exceptions import ArmillaryError, InputError, InputTypeError, ParameterError
 from armillary.validation import (
     UNIT_TOLERANCE,
@@ -266,7 +266,7 @@ def test_duplicate_entries_are_summed_in_a_copy(kind):
 
 
 def test_duplicates_are_seen_in_a_later_block(monkeypatch):
-    monkeypatch.setattr(validation, "_BLOCK_VALUES", 4)
+    monkeypatch.setattr(sparse_structure, "_BLOCK_VALUES", 4)
     n_rows = 9
     indices = np.tile([1, 0], n_rows)
     indices[-2:] = 1  # only the last row names a column twice
@@ -651,7 +651,7 @@ def test_empty_csr_rows_at_both_ends():
 @pytest.mark.parametrize("column", [3, 7, -1])
 def test_sentence_about_columns_outside_the_matrix(monkeypatch, block_values, column):
     # a shape given by hand, or columns counted from 1: SciPy lets it pass
-    monkeypatch.setattr(validation, "_BLOCK_VALUES", block_values)
+    monkeypatch.setattr(sparse_structure, "_BLOCK_VALUES", block_values)
     data, indices, indptr = np.ones(4), np.array([0, 1, 2, column]), np.array([0, 2, 3, 4])
     given_rows = sp.csr_matrix((data, indices, indptr), shape=(3, 3))
     assert refusal(InputError, unit_rows, given_rows, "Model") == (
@@ -757,6 +757,81 @@ def test_sentence_about_weights_that_are_no_numbers(weights, why):
     assert refusal(InputTypeError, check_sample_weight, weights, 3, "Model") == (
         f"`sample_weight` of Model must hold real numbers; they do not convert: {why}. Pass one number per row."
     )
+
+
+@pytest.mark.parametrize(
+    ("weights", "sentence"),
+    [
+        (
+            [1.0, 1e300],
+            "must have a sum of at most 8.45e+270; the largest of 2 weights is 1e+300. Divide them all by that.",
+        ),
+        (
+            [1.7e308, 1.7e308],
+            "must have a sum of at most 8.45e+270; the largest of 2 weights is 1.7e+308. Divide them all by that.",
+        ),
+        (
+            [1.0, 1e-310],
+            "must be 0 or at least 1.18e-271; got 1e-310 for row 1. Use 0 to leave a row out, or multiply all weights.",
+        ),
+    ],
+)
+def test_sentence_about_weights_that_sums_do_not_carry(weights, sentence):
+    assert refusal(InputError, check_sample_weight, weights, 2, "Model") == f"`sample_weight` of Model {sentence}"
+
+
+def test_sentence_about_more_copies_than_float64_counts():
+    assert refusal(InputError, check_sample_weight, [1.0, 1e16], 2, "Model", most=validation.MOST_COPIES) == (
+        "`sample_weight` of Model must have a sum of at most 9.01e+15, up to which float64 counts copies of rows one "
+        "by one; the largest of 2 weights is 1e+16. Divide them all by that."
+    )
+
+
+def test_sentence_about_weights_beyond_every_float():
+    assert "do not convert: int too large to convert to float" in refusal(
+        InputTypeError, check_sample_weight, np.array([10**400, 1], dtype=object), 2, "Model"
+    )
+
+
+def test_sentence_about_numbers_beyond_every_float():
+    given_rows = np.array([[1, 2], [10**400, 1]], dtype=object)
+    assert refusal(InputTypeError, unit_rows, given_rows, "Model") == (
+        "X of Model must hold real numbers; got dtype object, and row 1 does not convert: int too large to convert to "
+        "float. Select the numeric columns and drop or fill what is missing."
+    )
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+@pytest.mark.parametrize("dtype", [np.int64, np.float32, np.float64])
+def test_a_numpy_matrix_is_an_array(dtype):
+    given_rows = rows(6, 4).astype(dtype) + 3
+    found = unit_rows(np.matrix(given_rows), "Model")
+    assert type(found) is np.ndarray
+    np.testing.assert_array_equal(found, unit_rows(given_rows, "Model"))
+
+
+@pytest.mark.parametrize("exponent", [-1000, -401, -399, 399, 401, 1000])
+def test_plain_and_scaled_sparse_rows_have_the_same_bits(exponent):
+    given_rows = rows(40, 7)
+    scaled = sp.csr_array(np.ldexp(given_rows, exponent))
+    np.testing.assert_array_equal(
+        unit_rows(scaled, "Model").toarray(), unit_rows(sp.csr_array(given_rows), "Model").toarray()
+    )
+
+
+@pytest.mark.parametrize("make", [np.array, sp.csr_array])
+def test_nan_that_signals_is_refused_like_any_other(make):
+    given_rows = np.ones((3, 4), dtype=np.float32)
+    given_rows.view(np.uint32)[1, 2] = 0x7FA00000
+    assert refusal(InputError, unit_rows, make(given_rows), "Model").startswith("Row 1 of X contains NaN")
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).maxexp <= 1024, reason="long doubles are doubles here")
+@pytest.mark.parametrize("make", [np.array, sp.csr_array])
+def test_numbers_beyond_float64_are_inf(make):
+    given_rows = np.ones((3, 4), dtype=np.longdouble)
+    given_rows[1, 2] = np.ldexp(np.longdouble(1.0), 5000)
+    assert refusal(InputError, unit_rows, make(given_rows), "Model").startswith("Row 1 of X contains inf")
 
 
 def test_sentence_about_ragged_weights():

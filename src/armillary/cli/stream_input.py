@@ -21,7 +21,8 @@ import numpy as np
 from armillary.exceptions import InputError
 from armillary.files.formats import COMPRESSED, check_format, format_of, sniffed
 from armillary.files.json_lines import parse_line
-from armillary.files.source import refuse_unreadable
+from armillary.files.sizes import refuse_array
+from armillary.files.source import Source, refuse_unreadable
 from armillary.files.tables import Choice
 from armillary.files.vectors import read_vectors
 
@@ -172,8 +173,12 @@ class StreamInput:
                 with self.waiting():
                     if not self._has_more():
                         return
+                    self._refuse_claims()
                     array = np.lib.format.read_array(self.stream, allow_pickle=False)
-            except (ValueError, EOFError) as error:
+            except InputError:
+                raise
+            # a pipe that claims more than there is memory has no size to hold against it
+            except (ValueError, EOFError, MemoryError) as error:
                 raise InputError(
                     f"Array {number} (counted from 0) of {self.name} must be a whole npy array of numbers; it is cut "
                     f"short or damaged ({str(error).splitlines()[0]}). Save it again."
@@ -185,6 +190,16 @@ class StreamInput:
                 )
             number += 1
             yield from ((part, None) for part in (array if array.ndim == 3 else [array]))
+
+    def _refuse_claims(self) -> None:
+        """Refuse an array of a file whose header claims more than follows."""
+        if not self.is_file:
+            return
+        place = self.stream.tell()
+        source = Source(self.name, "npy", Path(self.stream.name))
+        with source.reading():
+            refuse_array(source, self.stream, source.size - place)
+        self.stream.seek(place)
 
     def _has_more(self) -> bool:
         return bool(self.stream.peek(1)) if isinstance(self.stream, io.BufferedReader) else True

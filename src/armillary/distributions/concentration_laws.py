@@ -86,6 +86,12 @@ class LogLaw:
             strides = np.maximum(1, n_apart).astype(np.int64)
         nodes, weights = [], []
         for k, stride in enumerate(strides):
+            if not self.weights[::stride, k].any():
+                # a law narrower than its nodes lies at one of them, which the stride has passed over
+                heaviest = int(self.weights[:, k].argmax())
+                nodes.append(self.nodes[heaviest : heaviest + 1, k])
+                weights.append(np.ones(1))
+                continue
             thin = self.weights[::stride, k] / self.weights[::stride, k].sum()
             is_kept = thin > _LEAST_NODE_WEIGHT
             nodes.append(self.nodes[::stride, k][is_kept])

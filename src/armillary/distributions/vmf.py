@@ -33,6 +33,7 @@ from armillary.distributions.bessel import (
 from armillary.exceptions import InputError
 from armillary.geometry.sphere import log_area
 from armillary.random import generator
+from armillary.sparse_structure import checked_csr
 from armillary.validation import Rows, check_integer, check_number, check_sample_weight, row_blocks, unit_rows
 
 __all__ = [
@@ -352,7 +353,7 @@ def _versine(rows: Any, direction: Float64Array) -> Float64Array:
 
 
 def _points(points: Any, dimension: int, who: str) -> Any:
-    rows = points if sp.issparse(points) else np.asarray(points)
+    rows = checked_csr(points, who, "`points`") if sp.issparse(points) else np.asarray(points)
     _check_dimension(rows, dimension, "points", who)
     return rows
 

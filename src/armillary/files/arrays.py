@@ -1,25 +1,27 @@
-"""Vectors from files of arrays: npy, npz (also SciPy's sparse ones), safetensors, Matrix Market, svmlight."""
+"""Vectors from files of arrays: npy, npz (also SciPy's sparse ones), safetensors, svmlight."""
 
 from __future__ import annotations
 
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from armillary.exceptions import InputError
+from armillary.files.sizes import refuse_array, refuse_shape, refuse_unpacked
 from armillary.files.source import Source
 from armillary.persistence.tensors import read_tensor, tensor_shapes
 from armillary.points import CONVERT_AT_ONCE
+from armillary.sparse_structure import checked_csr
 
 _SPARSE_KEYS = {"format", "shape", "data"}
+_INDEX_KEYS = {"indices", "indptr", "row", "col", "coords", "offsets"}
 # svmlight files name only the columns that are not zero; ours say the width in a comment
 WIDTH_COMMENT = "armillary columns:"
 
@@ -28,33 +30,42 @@ Words = list[str] | None
 
 def read_npy(source: Source) -> npt.NDArray[Any]:
     """The array of an npy file; a memory map where it is larger than `points.CONVERT_AT_ONCE` bytes."""
-    is_large = source.content is None and source.path.stat().st_size > CONVERT_AT_ONCE
-    try:
+    is_large = source.content is None and source.size > CONVERT_AT_ONCE
+    with _numpy_reading(source), source.open() as stream:
+        refuse_array(source, stream, source.size)
         if is_large:
             mapped: npt.NDArray[Any] = np.load(source.path, mmap_mode="r", allow_pickle=False)
             return mapped
-        with source.open() as stream:
-            array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
-            return array
-    except (ValueError, EOFError) as error:
-        raise _refusal(source, error) from error
+        stream.seek(0)
+        array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+        return array
 
 
-def _refusal(source: Source, error: Exception) -> InputError:
-    if "allow_pickle" in str(error):
-        return InputError(
-            f"{source.name} must hold real numbers; it has Python objects, and such files can run code. "
-            "Save it again from numbers: numpy.save(path, X.astype('float32'))."
-        )
-    return source.damaged(error)
+@contextmanager
+def _numpy_reading(source: Source) -> Iterator[None]:
+    """`source.reading`, with a sentence of its own about Python objects."""
+    with source.reading():
+        try:
+            yield
+        except ValueError as error:
+            if "allow_pickle" not in str(error):
+                raise
+            raise InputError(
+                f"{source.name} must hold real numbers; it has Python objects, and such files can run code. "
+                "Save it again from numbers: numpy.save(path, X.astype('float32'))."
+            ) from error
 
 
 def read_npz(source: Source, key: str | None, id_key: str | None, text_key: str | None) -> tuple[Any, Words, Words]:
     """Vectors, ids and texts of an npz file: one of its arrays, or the sparse matrix that it is."""
     arrays = npz_arrays(source)
     if set(arrays) >= _SPARSE_KEYS and key is None:
-        with source.open() as stream:
-            return sp.csr_array(sp.load_npz(stream)), None, None
+        for name in _INDEX_KEYS & set(arrays):
+            if arrays[name].dtype.kind not in "iu":
+                raise source.damaged(f"its array '{name}' must hold whole numbers, and has {arrays[name].dtype}")
+        refuse_shape(source, _numbers(source, lambda _: [int(length) for length in arrays["shape"]]))
+        matrix = _numbers(source, sp.load_npz)
+        return sp.csr_array(checked_csr(matrix, source.name, "The matrix")), None, None
     shapes = {name: array.shape for name, array in arrays.items() if array.dtype.kind not in "USOT"}
     rows = arrays[chosen_key(source, shapes, key)]
     return rows, _words(source, arrays, id_key, "ids"), _words(source, arrays, text_key, "texts")
@@ -62,17 +73,27 @@ def read_npz(source: Source, key: str | None, id_key: str | None, text_key: str 
 
 def npz_arrays(source: Source) -> dict[str, npt.NDArray[Any]]:
     """All arrays of an npz file."""
-    try:
-        with source.open() as stream:
-            if stream.read(2) != b"PK":
-                raise source.damaged("not a zip archive")
-            stream.seek(0)
-            with np.load(stream, allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
-    except InputError:
-        raise
-    except (ValueError, EOFError, OSError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise _refusal(source, error) from error
+    with _numpy_reading(source), source.open() as stream:
+        if stream.read(2) != b"PK":
+            raise source.damaged("not a zip archive")
+        stream.seek(0)
+        _refuse_members(source, stream)
+        stream.seek(0)
+        with np.load(stream, allow_pickle=False) as archive:
+            members = {name: archive[name] for name in archive.files}
+            # what is no array comes as bytes
+            return {name: array for name, array in members.items() if isinstance(array, np.ndarray)}
+
+
+def _refuse_members(source: Source, stream: BinaryIO) -> None:
+    """Refuse an archive that unpacks too far, and arrays in it whose headers claim more than they have."""
+    with zipfile.ZipFile(stream) as archive:
+        members = archive.infolist()
+        refuse_unpacked(source.name, source.size, sum(member.file_size for member in members))
+        for member in members:
+            with archive.open(member) as inside:
+                if member.filename.endswith(".npy"):
+                    refuse_array(source, inside, member.file_size)  # type: ignore[arg-type]
 
 
 def _words(source: Source, arrays: Mapping[str, npt.NDArray[Any]], key: str | None, usual: str) -> Words:
@@ -88,8 +109,12 @@ def _words(source: Source, arrays: Mapping[str, npt.NDArray[Any]], key: str | No
 
 def read_safetensors(source: Source, key: str | None) -> npt.NDArray[Any]:
     """One array of a safetensors file."""
-    with _on_disk(source) as path:
-        return read_tensor(path, chosen_key(source, tensor_shapes(path), key))
+    with _on_disk(source) as path, source.reading():
+        try:
+            return read_tensor(path, chosen_key(source, tensor_shapes(path), key))
+        except InputError as error:
+            # bytes that lie in another place for the while have the name that the user knows
+            raise InputError(str(error).replace(f"'{path}'", source.name)) from error
 
 
 @contextmanager
@@ -132,57 +157,28 @@ def listed(arrays: Mapping[str, Any], most: int = 20) -> str:
     return ", ".join(words or ["none"]) + (f" and {len(arrays) - most} more" if len(arrays) > most else "")
 
 
-def read_mtx(source: Source) -> Any:
-    """The matrix of a Matrix Market file: CSR, or an array where it is written in full."""
-    import scipy.io  # half a second that other formats need not wait for
-
-    _refuse_cut_mtx(source)
-    # by its path: SciPy ends the process where the header of a stream does not read
-    with _on_disk(source) as path:
-        return _numbers(source, lambda _: scipy.io.mmread(str(path), spmatrix=False))
-
-
-def _refuse_cut_mtx(source: Source) -> None:
-    """SciPy 1.17 crashes now and then on files that are cut short, so lines are counted first."""
-    with source.open() as stream:
-        first = stream.readline().lower().split()
-        if len(first) != 5 or first[0] != b"%%matrixmarket":
-            raise source.damaged("no whole %%MatrixMarket line at its beginning")
-        sizes = next((line.split() for line in stream if line.strip() and not line.startswith(b"%")), [])
-        try:
-            n_rows, n_columns, *stored = [int(size) for size in sizes]
-        except ValueError as error:
-            raise source.damaged("no sizes below its comments") from error
-        n_values = n_rows * n_columns if first[4] == b"general" else n_rows * (n_rows - 1) // 2
-        n_expected = stored[0] if stored else n_values
-        n_lines = sum(1 for line in stream if line.strip())
-    if n_lines < n_expected:
-        raise source.damaged(f"{n_expected:,} entries are announced and {n_lines:,} lines are there")
-
-
 def read_svmlight(source: Source) -> tuple[sp.csr_array, npt.NDArray[Any]]:
     """Rows and targets of an svmlight file."""
     from sklearn.datasets import load_svmlight_file
 
-    rows, targets = _numbers(source, lambda stream: load_svmlight_file(stream, n_features=_said_width(source)))
-    return sp.csr_array(rows), targets
+    width = _said_width(source)
+    rows, targets = _numbers(source, lambda stream: load_svmlight_file(stream, n_features=width))
+    refuse_shape(source, rows.shape)
+    return sp.csr_array(checked_csr(rows, source.name, "The matrix")), targets
 
 
 def _said_width(source: Source) -> int | None:
-    with source.open() as stream:
+    with source.reading(), source.open() as stream:
         for line in stream:
             if not line.startswith(b"#"):
                 break
             if WIDTH_COMMENT.encode() in line:
-                return int(line.split(b":")[1])
+                width = int(line.split(b":")[1])
+                refuse_shape(source, (0, width))
+                return width
     return None
 
 
 def _numbers(source: Source, read: Callable[[Any], Any]) -> Any:
-    try:
-        with source.open() as stream:
-            return read(stream)
-    except (ValueError, EOFError, OSError, OverflowError, IndexError, UnicodeDecodeError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise source.damaged(error) from error
+    with source.reading(), source.open() as stream:
+        return read(stream)

@@ -204,20 +204,27 @@ def _is_number(cell: str) -> bool:
 
 def _explain(source: Source, layout: Layout, kinds: dict[str, pa.DataType], error: Exception) -> NoReturn:
     """Say which line and column does not read."""
-    for line, row in _numbered(source, layout):
-        if len(row) != len(layout.names):
-            raise InputError(
-                f"{source.name} must have rows of one length; line {line} has {len(row)} cells and the first row has "
-                f"{len(layout.names)}. Give every row the same number of columns."
-            ) from error
-        for name, cell in zip(layout.names, row, strict=True):
-            if kinds[name] == pa.float64() and not _is_number(cell):
-                came = f"'{cell[:40]}'" if cell.strip() else "nothing"
-                raise InputError(
-                    f"{source.name} must have numbers in column '{name}'; line {line} has {came} there. Correct it, or "
-                    f"say that the column is words: --text-column '{name}' or --id-column '{name}'."
-                ) from error
+    with suppress(csv.Error):  # a cell that is longer than Python's reader takes
+        for line, row in _numbered(source, layout):
+            _refuse_line(source, layout, kinds, line, row, error)
     raise source.damaged(error) from error
+
+
+def _refuse_line(
+    source: Source, layout: Layout, kinds: dict[str, pa.DataType], line: int, row: list[str], error: Exception
+) -> None:
+    if len(row) != len(layout.names):
+        raise InputError(
+            f"{source.name} must have rows of one length; line {line} has {len(row)} cells and the first row has "
+            f"{len(layout.names)}. Give every row the same number of columns."
+        ) from error
+    for name, cell in zip(layout.names, row, strict=True):
+        if kinds[name] == pa.float64() and not _is_number(cell):
+            came = f"'{cell[:40]}'" if cell.strip() else "nothing"
+            raise InputError(
+                f"{source.name} must have numbers in column '{name}'; line {line} has {came} there. Correct it, or "
+                f"say that the column is words: --text-column '{name}' or --id-column '{name}'."
+            ) from error
 
 
 def _numbered(source: Source, layout: Layout) -> Iterator[tuple[int, list[str]]]:

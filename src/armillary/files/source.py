@@ -8,16 +8,38 @@ import io
 import lzma
 import os
 import sys
+import tokenize
+import zipfile
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from armillary.exceptions import InputError
 from armillary.files.formats import COMPRESSED, check_format, format_of, sniffed
+from armillary.files.sizes import unpacked
 
-_DECOMPRESS = dict(zip(COMPRESSED, (gzip.decompress, bz2.decompress, lzma.decompress), strict=True))
+_OPEN: dict[str, Callable[[Path], Any]] = dict(zip(COMPRESSED, (gzip.open, bz2.open, lzma.open), strict=True))
+_LONGEST_REASON = 200  # letters of what a library says, which may hold the content itself
 FETCH_AGAIN = "Fetch it again from where it came."
+# what libraries raise over content that is not what it should be
+_COMPLAINTS = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    EOFError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
 
 
 @dataclass(frozen=True)
@@ -55,9 +77,30 @@ class Source:
         """Its bytes from the beginning."""
         return self.path.open("rb") if self.content is None else io.BytesIO(self.content)
 
+    @property
+    def size(self) -> int:
+        """How many bytes."""
+        return self.path.stat().st_size if self.content is None else len(self.content)
+
+    @contextmanager
+    def reading(self, *complaints: type[Exception]) -> Iterator[None]:
+        """What libraries complain of while they read the content becomes the sentence about damage.
+
+        Sentences stay as they are, and so do errors of the system, which have a number.
+        """
+        known: tuple[type[Exception], ...] = (*_COMPLAINTS, *complaints)
+        try:
+            yield
+        except InputError:
+            raise
+        except known as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise self.damaged(error) from error
+
     def damaged(self, error: object) -> InputError:
         """The sentence for content that does not read as its format."""
-        said = str(error).strip().split("\n")[0].rstrip(".")
+        said = str(error).strip().split("\n")[0][:_LONGEST_REASON].rstrip(".")
         return InputError(
             f"{self.name} must be a whole {self.format} file; it is cut short, damaged or of another format "
             f"({said or type(error).__name__}). {FETCH_AGAIN}"
@@ -78,7 +121,10 @@ def refuse_unreadable(file: Path) -> None:
 
 def _decompressed(file: Path) -> bytes:
     try:
-        content = _DECOMPRESS[file.suffix.lower()](file.read_bytes())
+        with _OPEN[file.suffix.lower()](file) as stream:
+            content = unpacked(stream, f"'{file}'", file.stat().st_size)
+    except InputError:
+        raise
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
         raise InputError(
             f"'{file}' must be a whole {file.suffix} file; it is cut short or damaged ({error}). {FETCH_AGAIN}"

@@ -6,7 +6,7 @@ whose name says that they are ids or labels. Columns of words are ids (different
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from armillary.exceptions import InputError
+from armillary.files.sizes import refuse_unpacked
 from armillary.files.source import Source
 
 # the empty name is that of a pandas index in a CSV file
@@ -26,6 +27,7 @@ LABEL_NAMES = frozenset({"label", "labels", "target", "targets", "class", "clust
 TEXT_NAMES = frozenset({"text", "texts", "sentence", "document", "content", "body", "title", "utterance"})
 
 _LONGEST_ID = 64  # characters
+_VALUE_BYTES = 4  # what a number takes at least, once it is in memory
 
 Columns: TypeAlias = "dict[str, pa.ChunkedArray]"
 
@@ -61,19 +63,37 @@ def read_arrow(source: Source, choice: Choice) -> Understood:
 
 def read_parquet_table(source: Source) -> Columns:
     """All columns of a parquet file."""
-    return _columns(source, pyarrow.parquet.read_table)
+    return _columns(source, _parquet_batches)
 
 
 def read_arrow_table(source: Source) -> Columns:
     """All columns of an Arrow file or stream, or a Feather file."""
-    return _columns(source, _arrow_table)
+    return _columns(source, _arrow_batches)
 
 
-def _arrow_table(stream: Any) -> pa.Table:
+def _parquet_batches(source: Source, stream: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    file = pyarrow.parquet.ParquetFile(stream)
+    about = file.metadata
+    groups = [about.row_group(number) for number in range(about.num_row_groups)]
+    # a column that says one thing over and over takes a few bytes, and its rows are memory all the same
+    n_values = sum(group.num_rows * group.num_columns for group in groups)
+    n_bytes = max(_VALUE_BYTES * n_values, sum(group.total_byte_size for group in groups))
+    refuse_unpacked(source.name, source.size, n_bytes)
+    return file.schema_arrow, (batch for number in range(len(groups)) for batch in _group(file, number))
+
+
+def _group(file: Any, number: int) -> list[pa.RecordBatch]:
+    return file.read_row_group(number).to_batches()
+
+
+def _arrow_batches(source: Source, stream: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     is_file = stream.read(6) == b"ARROW1"
     stream.seek(0)
-    opened = pyarrow.ipc.open_file(stream) if is_file else pyarrow.ipc.open_stream(stream)
-    return opened.read_all()
+    if not is_file:
+        reader = pyarrow.ipc.open_stream(stream)
+        return reader.schema, iter(reader)
+    file = pyarrow.ipc.open_file(stream)
+    return file.schema, (file.get_batch(number) for number in range(file.num_record_batches))
 
 
 def opened(source: Source) -> Any:
@@ -82,13 +102,17 @@ def opened(source: Source) -> Any:
 
 
 def _columns(source: Source, read: Any) -> Columns:
-    try:
-        with opened(source) as stream:
-            return columns_of(read(stream))
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise source.damaged(error) from error
+    with source.reading(pa.ArrowException), opened(source) as stream:
+        schema, batches = read(source, stream)
+        kept, n_bytes = [], 0
+        for batch in batches:
+            n_bytes += batch.nbytes
+            refuse_unpacked(source.name, source.size, n_bytes)
+            kept.append(batch)
+        table = pa.Table.from_batches(kept, schema)
+        # offsets and codes of a file are believed by everything that comes after
+        table.validate(full=True)
+        return columns_of(table)
 
 
 def columns_of(table: pa.Table) -> Columns:
@@ -183,8 +207,9 @@ def _id_column(table: Columns, choice: Choice) -> str | None:
 
 
 def _are_ids(column: pa.ChunkedArray) -> bool:
-    is_short = pc.max(pc.utf8_length(column.cast(pa.string()))).as_py() or 0
-    return column.null_count == 0 and is_short <= _LONGEST_ID and pc.count_distinct(column).as_py() == len(column)
+    words = column.cast(pa.string())  # pyarrow counts no codes of a dictionary
+    longest = pc.max(pc.utf8_length(words)).as_py() or 0
+    return column.null_count == 0 and longest <= _LONGEST_ID and pc.count_distinct(words).as_py() == len(words)
 
 
 def _text_column(table: Columns, choice: Choice, id_column: str | None) -> str | None:

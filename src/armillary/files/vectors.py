@@ -8,6 +8,7 @@ from typing import Any
 
 from armillary.exceptions import InputError
 from armillary.files import arrays, json_lines, separated, tables
+from armillary.files.matrix_market import read_mtx
 from armillary.files.source import Source
 from armillary.files.tables import Choice
 from armillary.files.words import read_words
@@ -52,7 +53,8 @@ def read_vectors(
     ----------
     path : str or os.PathLike
         A file, which may be compressed (.gz, .bz2, .xz), or "-" for standard input. A large npy file is mapped into
-        memory and not read at once.
+        memory and not read at once. Compressed content may unpack to 256 MiB, or to 200 times the size of its file
+        where that is more (`files.sizes`); give more than that uncompressed.
     format : str, optional
         One of `files.formats.FORMATS`. By default the ending of the path says it; for standard input the first bytes.
     key : str, optional
@@ -73,6 +75,12 @@ def read_vectors(
     source = Source.of(path, format)
     found = _read(source, Choice(key, id_column, text_column), has_header)
     rows = as_matrix(found.rows, source.name, what="The array")
+    for what, words in (("ids", found.ids), ("texts", found.texts)):
+        if words is not None and len(words) != rows.shape[0]:
+            raise InputError(
+                f"{source.name} must have {what} for each of the {rows.shape[0]:,} rows; it has {len(words):,} of "
+                "them. Check that both come from the same rows."
+            )
     vectors = replace(found, rows=rows, source=source.name, format=source.format)
     if texts is not None:
         vectors = replace(vectors, texts=read_words(texts, vectors.n_rows, "texts", tables.TEXT_NAMES, text_column))
@@ -103,7 +111,7 @@ def _read(source: Source, choice: Choice, has_header: bool | None) -> Vectors:
         case "safetensors":
             return Vectors(arrays.read_safetensors(source, choice.key))
         case "mtx":
-            return Vectors(arrays.read_mtx(source))
+            return Vectors(read_mtx(source))
     return Vectors(arrays.read_svmlight(source)[0])
 
 

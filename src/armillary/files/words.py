@@ -86,7 +86,7 @@ def _json_values(text: str, path: str, names: Collection[str], column: str | Non
             continue
         try:
             value = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"Line {number} of '{path}' must be JSON; it does not read ({error}).") from error
         if isinstance(value, dict):
             value = value[_named(path, list(value), f"line {number}", names, column)]

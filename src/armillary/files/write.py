@@ -24,6 +24,7 @@ from armillary.files.spreadsheets import guarded, table_text
 from armillary.files.vectors import Vectors
 from armillary.persistence.tensors import packed_tensors
 from armillary.persistence.whole import whole_file
+from armillary.sparse_structure import checked_csr
 
 # formats with room for ids and texts beside the vectors
 WITH_WORDS = frozenset({"npz", "csv", "tsv", "jsonl", "parquet", "arrow"})
@@ -50,7 +51,7 @@ def write_vectors(
     """
     name = os.fsdecode(path)
     kind = _kind(name, format)
-    rows = vectors.rows
+    rows = checked_csr(vectors.rows, "write_vectors", "The matrix") if _is_sparse(vectors.rows) else vectors.rows
     if is_guarded and kind in ("csv", "tsv"):
         vectors = _guarded(vectors)
     if _is_sparse(rows) and kind not in _SPARSE:

@@ -21,6 +21,7 @@ from armillary.fitting.passes import Passes
 from armillary.fitting.workers import Workers
 from armillary.kernels.contract import Kernels
 from armillary.points import Points
+from armillary.sparse_structure import checked_csr
 
 Times = npt.NDArray[Any]
 R = TypeVar("R")
@@ -51,8 +52,15 @@ def join_batches(batches: Sequence[Any], who: str) -> tuple[Any, npt.NDArray[np.
             )
     numbers = np.repeat(np.arange(len(batches)), [batch.shape[0] for batch in batches])
     if any(sp.issparse(batch) for batch in batches):
-        return sp.vstack([sp.csr_array(batch) for batch in batches], format="csr"), numbers
+        return sp.vstack([_sparse(batch, number, who) for number, batch in enumerate(batches)], format="csr"), numbers
     return np.concatenate([np.asarray(batch) for batch in batches]), numbers
+
+
+def _sparse(batch: Any, number: int, who: str) -> sp.csr_array:
+    """A batch as CSR, with or without rows."""
+    if sp.issparse(batch):
+        return sp.csr_array(checked_csr(batch, who, f"Batch {number}"))
+    return sp.csr_array(np.asarray(batch))
 
 
 def join_weights(sample_weight: Any, batches: Sequence[Any], who: str) -> Any:
@@ -96,7 +104,7 @@ def _from_objects(values: Times, name: str, who: str) -> Times:
     for wanted in (np.float64, "datetime64"):
         try:
             converted = values.astype(wanted)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             continue
         return converted
     raise InputTypeError(

@@ -19,12 +19,18 @@ from armillary.fitting.progress import ProgressBar
 from armillary.fitting.workers import Workers, thread_count
 from armillary.kernels.select import kernels_for
 from armillary.points import Points, as_points
-from armillary.validation import check_integer
+from armillary.validation import MOST_COPIES, check_integer
 
 
 def checked_points(X: Any, who: str, sample_weight: Any = None, expected_features: int | None = None) -> Points:
     """`as_points`, with the kernels' look at rows that are unit already."""
     return as_points(X, who, sample_weight, expected_features, look=kernels_for("cpu").are_unit)
+
+
+def counted_points(X: Any, who: str, sample_weight: Any = None, expected_features: int | None = None) -> Points:
+    """`checked_points` where weights are copies of rows, which priors are held against."""
+    look = kernels_for("cpu").are_unit
+    return as_points(X, who, sample_weight, expected_features, look=look, most_weight=MOST_COPIES)
 
 
 @contextmanager

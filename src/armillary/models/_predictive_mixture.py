@@ -15,7 +15,8 @@ from armillary.fitting.passes import Passes
 from armillary.geometry import sphere
 from armillary.kernels.contract import AffineRule
 from armillary.models import vmf_mixture as em
-from armillary.models._estimator import UnitVectorEstimator
+from armillary.models._estimator import UnitVectorEstimator, counted_points
+from armillary.points import Points
 from armillary.random import generator
 from armillary.validation import check_choice, check_integer
 
@@ -30,6 +31,9 @@ class PredictiveMixture(DensityMixin, UnitVectorEstimator, ABC):
     @abstractmethod
     def _predictive(self) -> PredictiveDensity:
         """The predictive density of the fitted model."""
+
+    def _points(self, X: Any, sample_weight: Any = None, *, is_new: bool) -> Points:
+        return self._gate(X, sample_weight, is_new=is_new, make=counted_points)
 
     def score_samples(self, X: Any, *, density: str = "full") -> Float64Array:
         """Log predictive density of each row of X (n,), in nats with respect to the surface of the sphere.

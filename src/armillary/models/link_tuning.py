@@ -335,7 +335,13 @@ def _check_labels(labels: Any, n_rows: int) -> tuple[npt.NDArray[np.intp], int]:
             f"`labels` of tune_links must have one entry for each of the {n_rows} vectors; got shape {given.shape}. "
             "Give the identity of every vector."
         )
-    names, codes = np.unique(given, return_inverse=True)
+    try:
+        names, codes = np.unique(given, return_inverse=True)
+    except TypeError as error:
+        raise InputError(
+            f"`labels` of tune_links must be of one kind that can be put in order; they are not: {error}. "
+            "Give integers or strings."
+        ) from error
     return codes.astype(np.intp), len(names)
 
 

@@ -57,7 +57,7 @@ from armillary.fitting.slices import (
 from armillary.fitting.workers import Workers, thread_count
 from armillary.geometry import sphere
 from armillary.kernels.select import kernels_for
-from armillary.models._estimator import UnitVectorEstimator
+from armillary.models._estimator import UnitVectorEstimator, counted_points
 from armillary.models._predictive_mixture import draw_rows, plugin_gains, predictive_gains
 from armillary.models._temporal_view import Trajectories, described, slice_labels, slice_rule, told
 from armillary.models._temporal_vmf import (
@@ -483,6 +483,9 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         return names[order]
 
     # ---------------------------------------------------------------------------------------------------- inside
+
+    def _points(self, X: Any, sample_weight: Any = None, *, is_new: bool) -> Points:
+        return self._gate(X, sample_weight, is_new=is_new, make=counted_points)
 
     def _joined(self, X: Any, times: Any, sample_weight: Any, slices: Any = None) -> tuple[Any, Any, Any, Any]:
         """Batches made one, with the time of each row; rows as they came."""
