@@ -375,6 +375,10 @@ class DPvMFMeans(ClusterMixin, UnitVectorEstimator):
         with self._passes(points) as passes:
             return passes.scores(score_rule(self._state()))
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        Parameters.check(self, self._any_points())
+
     def _state(self) -> State:
         return State(self.cluster_centers_, DirectionalStatistics(self.counts_, self.resultants_))
 

@@ -43,6 +43,8 @@ from armillary.validation import (
 
 # So many vectors tell whether sub-clusters grow, and at this share of new ones they do not.
 _ENOUGH_VECTORS, _TOO_MANY = 100, 0.9
+# What compiled code counts with.
+_MOST = (1 << 62) - 1
 _NO_PAIRS = np.empty((0, 2), np.int64)
 
 
@@ -557,6 +559,17 @@ class Links(ClusterMixin, UnitVectorEstimator):
             self._who,
         )
 
+    def _check_bounds(self) -> None:
+        for name, value in (("max_subclusters", self.max_subclusters), ("max_idle", self.max_idle)):
+            if value is not None:
+                check_integer(value, name, self._who, low=1, high=_MOST, hint="None sets no bound.")
+        check_integer(self.max_history, "max_history", self._who, low=0)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._thresholds()
+        self._check_bounds()
+
     def _rule(self) -> LinkRule:
         """The checked parameters; they are looked at again only where they changed."""
         given = (
@@ -582,10 +595,7 @@ class Links(ClusterMixin, UnitVectorEstimator):
                 UserWarning,
                 stacklevel=4,
             )
-        for name, value in (("max_subclusters", self.max_subclusters), ("max_idle", self.max_idle)):
-            if value is not None:
-                check_integer(value, name, who, low=1, hint="None sets no bound.")
-        check_integer(self.max_history, "max_history", who, low=0)
+        self._check_bounds()
         rule = thresholds.rule(self.max_subclusters, self.max_idle, merges_clusters=bool(self.merge_clusters))
         self._checked = (given, rule)
         if hasattr(self, "_graph"):
