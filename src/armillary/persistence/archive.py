@@ -41,6 +41,7 @@ from armillary.persistence.schema import (
 from armillary.persistence.values import check_values
 from armillary.persistence.whole import whole_file
 
+_MOST_TOLD = 1000  # characters of a sentence about a parameter
 _METADATA_KEY = "armillary"
 _SAVE_AGAIN = "Save the model again, or fetch the file again from where it came."
 _FIT_AGAIN = "Leave fitted attributes as fit made them; fit again."
@@ -159,8 +160,9 @@ def _rebuilt(header: dict[str, Any], tensors: dict[str, Array], file: Path) -> A
         # one with a default may be younger than the file
         if default is inspect.Parameter.empty and parameter not in params:
             raise ArchiveError(f"{name} needs its parameter `{parameter}`; '{file}' has none. {_SAVE_AGAIN}")
-    # tensors that nothing refers to are unknown fields
-    check_fields(name, {**tensors, **fields}, f"'{file}'", _SAVE_AGAIN)
+    for tensor in tensors:  # those that something refers to were taken out
+        raise ArchiveError(f"`{tensor}` is no fitted attribute of {name}; '{file}' has one. {_SAVE_AGAIN}")
+    check_fields(name, fields, f"'{file}'", _SAVE_AGAIN)
     model = model_class(**params)
     check_values(name, vars(model), fields, f"'{file}'", _SAVE_AGAIN)
     for field, value in fields.items():
@@ -173,8 +175,11 @@ def _check_parameters(model: Any, who: str, place: str) -> None:
     """Refuse parameters that no fit would take: whoever goes on with the model would be told so much later."""
     try:
         model._check_parameters()
-    except ArmillaryError as error:
-        raise ArchiveError(f"{who} takes models with parameters that `fit` takes; {place} has others. {error}") from error
+    except (ArmillaryError, RecursionError) as error:
+        told = str(error)
+        if len(told) > _MOST_TOLD:  # what came may be as long as the file
+            told = f"{told[:_MOST_TOLD]} ..."
+        raise ArchiveError(f"{who} takes models with parameters that `fit` takes; {place} has others. {told}") from error
 
 
 def _decoded(part: Any, tensors: dict[str, Array], title: str, file: Path) -> dict[str, Any]:

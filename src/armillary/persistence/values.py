@@ -37,6 +37,8 @@ _UNIT = 1e-9
 _LONGER = 1.0 + 1e-5
 # Counts add up to the whole but for the rounding of sums of millions of rows.
 _ADDS_UP = 1e-6
+# What is left of sums that cancel, relative to all that was summed.
+_ROUNDING = 1e-9
 # Ids, steps and seeds are held in 64 bits, and counted on from where they are.
 _MOST = 1 << 62
 # A column number must fit into the 32 bits that CSR rows have for it.
@@ -168,10 +170,16 @@ def _is_rising(value: Any) -> bool:
 
 
 def _resultants_of(counts: str) -> Rule:
-    def holds(value: Array, facts: Facts) -> bool:
-        return bool((_lengths(value) <= facts[counts] * _LONGER + 1e-300).all())
+    return Rule(
+        f"sums of unit vectors, none longer than `{counts}`",
+        lambda value, facts: _are_sums(value, facts[counts]),
+    )
 
-    return Rule(f"sums of unit vectors, none longer than `{counts}`", holds)
+
+def _are_sums(resultants: Array, counts: Array) -> bool:
+    """Whether no sum of unit rows is longer than their weight; what hardly any weight is behind may be rounding."""
+    slack = _ROUNDING * counts.sum(axis=-1, keepdims=True) + 1e-300
+    return bool((_lengths(resultants) <= counts * _LONGER + slack).all())
 
 
 def _is_resolved(value: Array, facts: Facts) -> bool:
@@ -280,12 +288,11 @@ def _draws_add_up(facts: Facts) -> bool:
     if "sample_labels_" not in facts:
         return True
     counts, n_rows = facts["sample_counts_"], len(facts["labels_"])
-    longest = counts * _LONGER + 1e-300
     return (
         len(facts["sample_labels_"]) > 0
         and facts["partition_draw_"] < len(facts["sample_labels_"])
         and bool((np.abs(counts.sum(axis=1) - n_rows) <= _ADDS_UP * n_rows).all())
-        and bool((_lengths(facts["sample_resultants_"]) <= longest).all())
+        and _are_sums(facts["sample_resultants_"], counts)
     )
 
 
@@ -347,8 +354,8 @@ def _has_slices(facts: Facts) -> bool:
 
 def _counts_slices(facts: Facts) -> bool:
     """After `fit` all counts are told; a stream of slices tells the last one's."""
-    told = facts["counts_"].sum(axis=0)
-    return bool((told <= facts["total_counts_"] * (1.0 + _ADDS_UP) + 1e-300).all())
+    told, known = facts["counts_"].sum(axis=0), facts["total_counts_"]
+    return bool((told <= known * (1.0 + _ADDS_UP) + _ROUNDING * known.sum() + 1e-300).all())
 
 
 _VARIATIONAL = ("lower_bound_", "lower_bounds_", "n_steps_", "rows_seen_", "seed_")
@@ -455,7 +462,7 @@ _OWN: dict[str, dict[str, Rule]] = {
         "drift_angle_": _between(0.0, 0.5 * math.pi + 1e-9),
         "projections_": Rule(
             "sums along unit vectors, none larger than `total_counts_`",
-            lambda value, facts: bool((np.abs(value) <= facts["total_counts_"] * _LONGER + 1e-300).all()),
+            lambda value, facts: _are_sums(value[:, None], facts["total_counts_"]),
         ),
     },
     "Links": {
