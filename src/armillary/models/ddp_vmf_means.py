@@ -30,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 from armillary._typing import ArrayLike, Float64Array, IntArray
 from armillary.distributions import geodesic_walk
 from armillary.distributions.geodesic_walk import RevivalCurve, WeightRule
+from armillary.exceptions import InputError
 from armillary.fitting.assignment import HardAssignment
 from armillary.fitting.events import Emitter
 from armillary.fitting.loop import Run, best_run
@@ -476,6 +477,11 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
         """Minus the sum of cosine distances of the rows of X to the clusters that `predict` gives: 0 is perfect."""
         points = self._points(X, sample_weight, is_new=False)
         known = self._state().known()
+        if not len(known.ids):
+            raise InputError(
+                f"`score` of {self._who} must have clusters to measure from; this model remembers none. "
+                "Give partial_fit a step with rows first."
+            )
         assignment = HardAssignment(points.n_rows, is_bounded=False)
         with self._passes(points) as passes:
             _, statistics = assignment.sweep(passes, AffineRule.cosines(known.directions))

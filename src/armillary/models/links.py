@@ -32,6 +32,7 @@ from armillary.fitting.events import Emitter
 from armillary.kernels.contract import Fate, LinkForest, LinkRule
 from armillary.models._estimator import UnitVectorEstimator
 from armillary.models._link_graph import Answers, Corrections, Int64Array, LinkGraph, SavedForest, row_blocks
+from armillary.statistics.directional import DirectionalStatistics
 from armillary.validation import (
     UNIT_TOLERANCE,
     as_matrix,
@@ -353,10 +354,12 @@ class Links(ClusterMixin, UnitVectorEstimator):
     @property
     def cluster_centers_(self) -> Float64Array:
         """Directions of the sums of the clusters (K, D), in the order of `cluster_ids_`."""
-        ids, codes = np.unique(self.subcluster_ids_, return_inverse=True)
-        sums = np.zeros((len(ids), self.n_features_in_))
-        np.add.at(sums, codes, self.resultants_)
-        return sums / np.linalg.norm(sums, axis=1, keepdims=True)
+        ids, first, codes = np.unique(self.subcluster_ids_, return_index=True, return_inverse=True)
+        sums = DirectionalStatistics.zero(len(ids), self.n_features_in_)
+        np.add.at(sums.resultants, codes, self.resultants_)
+        # sub-clusters that must_link put together can cancel
+        spare = DirectionalStatistics(sums.counts, self.resultants_[first])
+        return sums.directions(otherwise=spare.directions(otherwise=spare.resultants))
 
     def events(self, since: int = 0) -> list[LinkEvent]:
         """Births, splits, merges and deaths brought about by vectors after number `since`, in their order."""

@@ -469,6 +469,14 @@ _OWN: dict[str, dict[str, Rule]] = {
         "labels_": _numbers_of("next_id_", low=-1),
         "nodes_": _numbers_of("next_subcluster_", low=-1),
         "counts_": _POSITIVE,
+        # compiled code divides by their lengths
+        "resultants_": Rule(
+            "sums of unit vectors, none without a direction or longer than `counts_`",
+            lambda value, facts: (
+                _are_sums(value, facts["counts_"])
+                and _lies_between(_squares(value), np.nextafter(0.0, 1.0), np.finfo(np.float64).max)
+            ),
+        ),
         "subcluster_numbers_": Rule(
             "different numbers below the next one",
             lambda value, facts: (
