@@ -1,9 +1,9 @@
 """Model files and checkpoints that were changed: damaged by chance, or made by somebody who signed them again.
 
-Half of the files are damaged: bytes changed, cut out, put in. They load as they were saved or are refused. The other half
-have a right SHA-256 around values that were chosen to hurt: numbers beyond their range, circles in forests, arrays that do
-not go together, bombs for the memory. They are refused with a sentence, or are models like any other: whatever is asked of
-them, within a bounded memory, gives numbers of the right shape or a sentence, and they can be saved again.
+Half of the files are damaged: bytes changed, cut out, put in. They load as they were saved or are refused. The other
+half have a right SHA-256 around values that were chosen to hurt: numbers beyond their range, circles in forests, arrays
+that do not go together, bombs for the memory. They are refused with a sentence, or are models like any other: whatever
+is asked of them, within a bounded memory, gives numbers of the right shape or a sentence, and they can be saved again.
 
     python -m tests.campaigns.archives --trials 100000 --processes 2
 """
@@ -122,7 +122,9 @@ def _damage(random: Random, chosen: Saved) -> str:
         place = int(random.integers(header_end if random.random() < 0.5 else max(1, len(data))))
         kind = random.integers(5)
         if kind == 0:
-            data[place : place + 1] = bytes([data[place] ^ (1 << int(random.integers(8)))]) if place < len(data) else b""
+            data[place : place + 1] = (
+                bytes([data[place] ^ (1 << int(random.integers(8)))]) if place < len(data) else b""
+            )
         elif kind == 1:
             data[place : place + 4] = random.bytes(int(random.integers(1, 5)))
         elif kind == 2:
@@ -158,7 +160,18 @@ def _told(error: Exception, outcome: str) -> str:
 
 _FLOATS = (np.nan, np.inf, -np.inf, 0.0, -0.0, -1.0, 1.0, 2.0, 1e-320, 1e-9, 1e9, 1e150, 1e300, -1e300, 0.5, 1e-300)
 _INTS = (0, 1, -1, -2, 2, 3, 7, 255, 10**4, 2**31 - 1, -(2**31), 2**62, 2**63 - 1, -(2**63))
-_WORDS = ("", "auto", "vmf", "gaussian", "tangent_gaussian", "subclusters", "gibbs", "per_slice", "x" * 3000, "k-means++")
+_WORDS = (
+    "",
+    "auto",
+    "vmf",
+    "gaussian",
+    "tangent_gaussian",
+    "subclusters",
+    "gibbs",
+    "per_slice",
+    "x" * 3000,
+    "k-means++",
+)
 
 
 def _deep(n: int) -> Any:
@@ -178,8 +191,8 @@ def _any_json(random: Random) -> Any:
         lambda: str(random.choice(_WORDS)),
         lambda: bool(random.integers(2)),
         lambda: None,
-        lambda: [],
-        lambda: {},
+        list,
+        dict,
         lambda: [1, "a", None],
         lambda: {"tuple": [1, {"tuple": []}]},
         lambda: {"dict": [["a", 1]]},
@@ -254,9 +267,11 @@ def _resize(random: Random, header: dict[str, Any], tensors: dict[str, np.ndarra
 
 
 def _with_length(array: np.ndarray, axis: int, length: int) -> np.ndarray:
-    return np.ascontiguousarray(np.take(array, np.arange(length) % max(1, array.shape[axis]), axis=axis)) if (
-        array.shape[axis]
-    ) else np.zeros([length if one == axis else size for one, size in enumerate(array.shape)], array.dtype)
+    return (
+        np.ascontiguousarray(np.take(array, np.arange(length) % max(1, array.shape[axis]), axis=axis))
+        if (array.shape[axis])
+        else np.zeros([length if one == axis else size for one, size in enumerate(array.shape)], array.dtype)
+    )
 
 
 def _retype(random: Random, header: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
@@ -314,7 +329,7 @@ def _knot(random: Random, header: dict[str, Any], tensors: dict[str, np.ndarray]
     array = tensors[name]
     if name == "joins_":
         tensors[name] = np.array([[0, 1], [1, 0]], np.int64)
-    elif name == "history_" and array.shape[1] == 4:
+    elif name == "history_" and array.shape[1:] == (4,):
         tensors[name] = np.array([[1, 3, 0, 1], [1, 3, 1, 0]], np.int64)
     elif array.ndim == 1:
         tensors[name] = np.roll(np.arange(len(array), dtype=np.int64), 1)
@@ -384,7 +399,8 @@ def _intend(random: Random, chosen: Saved) -> str:
 
 
 def _look_at_place(place: dict[str, Any]) -> None:
-    assert type(place["rows"]) is int and place["rows"] >= 0, place
+    assert type(place["rows"]) is int, place
+    assert place["rows"] >= 0, place
     assert isinstance(place.get("output", ""), str), place
 
 

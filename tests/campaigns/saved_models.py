@@ -130,10 +130,8 @@ def _ddp_vmf_means(random: Random) -> Any:
             max_iter=[1],
         ),
     )
-    for step in range(random.integers(1, 6)):
-        X = rows(random, n_features=d) if step == 0 or not hasattr(model, "feature_names_in_") else X
-        if random.random() < 0.15 and not hasattr(model, "feature_names_in_"):
-            X = np.empty((0, d))
+    for _ in range(random.integers(1, 6)):
+        X = np.empty((0, d)) if random.random() < 0.15 else rows(random, n_features=d)
         if isinstance(X, pd.DataFrame):
             X = X.to_numpy()
         weight = weights(random, X.shape[0])
@@ -229,7 +227,9 @@ def _temporal_vmf_mixture(random: Random) -> Any:
     model = ar.TemporalVonMisesFisherMixture(
         int(random.integers(1, 4)),
         **{"max_iter": 6, **_shared(random), **_priors(random, X)},
-        **_some(random, inference=["factorised"], weights=["per_slice"], forget=[0.0, 0.5], drift=[0.0, 0.1, np.pi / 2]),
+        **_some(
+            random, inference=["factorised"], weights=["per_slice"], forget=[0.0, 0.5], drift=[0.0, 0.1, np.pi / 2]
+        ),
     )
     numbers = np.sort(random.integers(0, 4, n))
     times = [

@@ -38,7 +38,6 @@ from armillary.persistence.schema import (
     from_json,
     to_json,
 )
-from armillary.persistence.values import check_values
 from armillary.persistence.whole import whole_file
 
 _MOST_TOLD = 1000  # characters of a sentence about a parameter
@@ -113,7 +112,7 @@ def _described(model: Any) -> tuple[dict[str, Json], dict[str, Array]]:
     if not values:
         raise ArchiveError(f"save takes a fitted model; this {name} has no fitted attributes. Call fit first.")
     check_fields(name, values, "this model", _FIT_AGAIN)
-    check_values(name, vars(model), values, "this model", _FIT_AGAIN)
+    _check_values(name, vars(model), values, "this model", _FIT_AGAIN)
     tensors: dict[str, Array] = {}
     params: dict[str, Json] = {}
     for parameter, default in defaults_of(type(model)).items():
@@ -164,22 +163,31 @@ def _rebuilt(header: dict[str, Any], tensors: dict[str, Array], file: Path) -> A
         raise ArchiveError(f"`{tensor}` is no fitted attribute of {name}; '{file}' has one. {_SAVE_AGAIN}")
     check_fields(name, fields, f"'{file}'", _SAVE_AGAIN)
     model = model_class(**params)
-    check_values(name, vars(model), fields, f"'{file}'", _SAVE_AGAIN)
+    _check_values(name, vars(model), fields, f"'{file}'", _SAVE_AGAIN)
     for field, value in fields.items():
         setattr(model, field, np.array(value, dtype=object) if isinstance(value, list) else value)
     _check_parameters(model, "load", f"'{file}'")
     return model
 
 
+def _check_values(name: str, params: Mapping[str, Any], fields: Mapping[str, Any], place: str, way_out: str) -> None:
+    # rules know densities and trees, which take a second to import: not before a model is at hand
+    from armillary.persistence.values import check_values
+
+    check_values(name, params, fields, place, way_out)
+
+
 def _check_parameters(model: Any, who: str, place: str) -> None:
     """Refuse parameters that no fit would take: whoever goes on with the model would be told so much later."""
     try:
         model._check_parameters()
-    except (ArmillaryError, RecursionError) as error:
+    except (ArmillaryError, OverflowError, RecursionError) as error:
         told = str(error)
         if len(told) > _MOST_TOLD:  # what came may be as long as the file
             told = f"{told[:_MOST_TOLD]} ..."
-        raise ArchiveError(f"{who} takes models with parameters that `fit` takes; {place} has others. {told}") from error
+        raise ArchiveError(
+            f"{who} takes models with parameters that `fit` takes; {place} has others. {told}"
+        ) from error
 
 
 def _decoded(part: Any, tensors: dict[str, Array], title: str, file: Path) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 A digest tells damage from what was saved, and nothing about who saved it. So a file that says of itself that it is
 whole is looked at as an input is: every number that is used as an index lies in its range, graphs are forests, laws
-integrate to one, covariances have a root, and fields that speak of the same thing agree. What passes can be used without
-further looks; what does not is refused with a sentence. The same look is taken when a model is saved.
+integrate to one, covariances have a root, and fields that speak of the same thing agree. What passes can be used
+without further looks; what does not is refused with a sentence. The same look is taken when a model is saved.
 
 A name means the same in every class, so most rules are told once (`_EVERYWHERE`); a class tells those that differ, and
 what several of its fields must be together. Fields without a rule are finite where they are floats, and from 0 to 2^62
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -147,9 +148,7 @@ def _adds_up(value: Array, axis: int, tolerance: float = _ADDS_UP) -> bool:
     )
 
 
-_UNIT_ROWS = Rule(
-    "unit vectors", lambda value, _: _lies_between(_squares(value), 1.0 - 2.0 * _UNIT, 1.0 + 2.0 * _UNIT)
-)
+_UNIT_ROWS = Rule("unit vectors", lambda value, _: _lies_between(_squares(value), 1.0 - 2.0 * _UNIT, 1.0 + 2.0 * _UNIT))
 _IN_BALL = Rule("vectors no longer than 1", lambda value, _: _lies_between(_squares(value), 0.0, _LONGER))
 _SHARES = Rule("shares that sum to 1", lambda value, _: _adds_up(value, -1))
 _NODE_SHARES = Rule("shares that sum to 1 in each column", lambda value, _: _adds_up(value, 0))
@@ -163,7 +162,7 @@ _DISTINCT = Rule(
 def _is_rising(value: Any) -> bool:
     """NaN, NaT and infinities rise from nothing."""
     if isinstance(value, list):
-        return all(one < other for one, other in zip(value, value[1:], strict=False))
+        return all(one < other for one, other in pairwise(value))
     if value.dtype.kind == "f" and not np.isfinite(value).all():
         return False
     return not (value.dtype.kind == "M" and np.isnat(value).any()) and bool((value[:-1] < value[1:]).all())
@@ -184,6 +183,8 @@ def _are_sums(resultants: Array, counts: Array) -> bool:
 
 def _is_resolved(value: Array, facts: Facts) -> bool:
     """Whether covariances are symmetric and have the root that densities and draws are made of."""
+    if facts["component"] == "vmf":
+        return True  # it has none: said of both together
     if not _lies_between(value, -_LARGE, _LARGE):
         return False
     across = np.swapaxes(value, 1, 2)
@@ -502,9 +503,7 @@ _OWN: dict[str, dict[str, Rule]] = {
         # what is missing to 1 is the weight of clusters not seen yet
         "weights_": Rule(
             "above 0, with a sum of at most 1",
-            lambda value, _: (
-                _lies_between(value, np.nextafter(0.0, 1.0), 1.0) and bool(value.sum() <= 1.0 + _ADDS_UP)
-            ),
+            lambda value, _: _lies_between(value, np.nextafter(0.0, 1.0), 1.0) and bool(value.sum() <= 1.0 + _ADDS_UP),
         ),
         "means_": _FINITE,
         "concentrations_": _POSITIVE_SCALE,
