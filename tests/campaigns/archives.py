@@ -34,7 +34,7 @@ from armillary.persistence.checkpoints import load_checkpoint, save_checkpoint
 from armillary.persistence.schema import MODELS
 
 # Models of each class, and what a file may take in memory beyond what the process has when it starts.
-_EACH = 5
+_EACH = 4
 _MOST_BYTES = 3 << 30
 _STREAMING = ("Links", "DDPvMFMeans", "DPvMFMeans", "SphericalKMeans")
 _PLACE = {

@@ -171,7 +171,7 @@ def sample(law: TangentGaussian, size: int, generator: np.random.Generator) -> F
         if n_tried > _MOST_TRIED * size:
             raise InputError(
                 f"Draws of a tangent Gaussian must be shorter than pi; of {n_tried:,} tried {len(drawn):,} are, and "
-                f"{size:,} were asked for: its covariance is far wider than the sphere. Fit with a smaller spread_prior."
+                f"{size:,} asked for: the covariance is far wider than the sphere. Fit with a smaller spread_prior."
             )
         tangents = generator.standard_normal((size - len(drawn), len(law.mean) - 1)) @ root.T
         kept = tangents[np.linalg.norm(tangents, axis=1) < np.pi]
