@@ -174,6 +174,7 @@ PARAMETERS = [
     ("soft", {"init": [[1.0, 0.0]]}, "`init` of SoftKMeans must"),
     ("multinomial", {"feature_prior": 0.0}, "`feature_prior` of MultinomialMixture must be"),
     ("bayes", {"learning_decay": 2.0}, "`learning_decay` of BayesianVonMisesFisherMixture must be"),
+    ("tree", {"parents": [[0], 1]}, "parents of HierarchicalVonMisesFisherMixture must be one number for each node"),
     ("tree", {"parents": [1, 0]}, "parents of HierarchicalVonMisesFisherMixture"),
     ("time", {"forget": 2.0}, "`forget` of TemporalVonMisesFisherMixture must be"),
     ("links", {"cluster_similarity_threshold": 1.5}, "`cluster_similarity_threshold` of Links must be"),

@@ -408,13 +408,15 @@ def _look_at_place(place: dict[str, Any]) -> None:
 
 
 def _use(random: Random, model: Any, chosen: Saved) -> None:
-    """A few things that may be asked of a model, and that it can be saved again."""
+    """It can be saved again, and whatever is asked of it gives an answer or a sentence; so does saving it then."""
     d = model.n_features_in_ if model.n_features_in_ < 100 else chosen.header["fields"]["n_features_in_"]
     X = random.standard_normal((4, d))
     if type(model).__name__ == "MultinomialMixture":
         X = np.floor(np.abs(3.0 * X))
     if hasattr(model, "feature_names_in_"):
         del model.feature_names_in_
+    path = _path()
+    save(model, path)
     asked = _questions(model, X, random)
     for number in random.permutation(len(asked))[:3]:
         name, ask, n_expected = asked[number]
@@ -424,11 +426,10 @@ def _use(random: Random, model: Any, chosen: Saved) -> None:
             _told(error, "")
             continue
         _check_answer(name, answer, n_expected)
-    path = _path()
     try:
         save(model, path)
-    except ArchiveError as error:
-        raise AssertionError(f"a model that loads does not save: {error}") from error
+    except ArchiveError as error:  # one that stood at the end of a range may have been led beyond it
+        _told(error, "")
 
 
 def _check_answer(name: str, answer: Any, n_expected: int | None) -> None:
