@@ -51,8 +51,9 @@ def are_packed_draws(n_rows: int, packed: npt.NDArray[np.uint8], ends: npt.NDArr
 class KeptDraws:
     """S draws of the labels of N rows, none negative."""
 
-    def __init__(self, n_rows: int, draws: Iterable[bytes] = ()) -> None:
+    def __init__(self, n_rows: int, draws: Iterable[bytes] = (), *, is_checked: bool = True) -> None:
         self.n_rows = n_rows
+        self._is_checked = is_checked  # False: they may be anything, and a label below N is still to be seen
         self._draws = list(draws)
         self._last: Codes | None = None  # found when asked for
 
@@ -60,7 +61,7 @@ class KeptDraws:
     def unpacked(cls, n_rows: int, packed: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> KeptDraws:
         """From what `packed` gave."""
         edges = [0, *ends.tolist()]
-        return cls(n_rows, (packed[start:stop].tobytes() for start, stop in pairwise(edges)))
+        return cls(n_rows, (packed[start:stop].tobytes() for start, stop in pairwise(edges)), is_checked=False)
 
     def packed(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
         """All draws as bytes (B,), and where each ends (S,)."""
@@ -70,12 +71,14 @@ class KeptDraws:
     def split(self, n_parts: int) -> list[KeptDraws]:
         """Equal parts, such as those of chains; each must begin with a first draw."""
         size = len(self) // n_parts
-        return [KeptDraws(self.n_rows, self._draws[part * size : (part + 1) * size]) for part in range(n_parts)]
+        parts = (self._draws[part * size : (part + 1) * size] for part in range(n_parts))
+        return [KeptDraws(self.n_rows, draws, is_checked=self._is_checked) for draws in parts]
 
     @classmethod
     def joined(cls, parts: list[KeptDraws]) -> KeptDraws:
         """The draws of all, one after the other."""
-        return cls(parts[0].n_rows, (draw for part in parts for draw in part._draws))
+        draws = (draw for part in parts for draw in part._draws)
+        return cls(parts[0].n_rows, draws, is_checked=all(part._is_checked for part in parts))
 
     def append(self, labels: Codes) -> None:
         """Keep a draw (N,)."""
@@ -106,7 +109,7 @@ class KeptDraws:
         for number, draw in enumerate(self._draws):
             code = _unpacked(draw, self.n_rows, number)
             labels = code if draw[0] & _IS_FIRST else labels ^ code
-            if self.n_rows and int(labels.max()) >= self.n_rows:
+            if not self._is_checked and int(labels.max(initial=0)) >= max(1, self.n_rows):
                 raise _damaged(number, f"a cluster of number {labels.max()} for {self.n_rows} rows")
             yield labels
 

@@ -132,14 +132,12 @@ def _squares(value: Array) -> Array:
         return np.asarray(np.vecdot(value, value))
 
 
-def _lengths(value: Array) -> Array:
-    """Of rows however long: those whose squares overflow are scaled first."""
-    squares = _squares(value)
-    if _lies_between(squares, 0.0, 1e290):
-        return np.sqrt(squares)
+def _long_lengths(value: Array) -> Array:
+    """Of rows whose squares overflow: they are scaled first."""
     largest = np.abs(value).max(axis=-1, initial=0.0)
     factors = np.where((largest > 0.0) & np.isfinite(largest), largest, 1.0)
-    return np.asarray(np.sqrt(_squares(value / factors[..., None])) * factors)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(np.sqrt(_squares(value / factors[..., None])) * factors)
 
 
 def _adds_up(value: Array, axis: int, tolerance: float = _ADDS_UP) -> bool:
@@ -175,10 +173,16 @@ def _resultants_of(counts: str) -> Rule:
     )
 
 
-def _are_sums(resultants: Array, counts: Array) -> bool:
-    """Whether no sum of unit rows is longer than their weight; what hardly any weight is behind may be rounding."""
+def _are_sums(resultants: Array, counts: Array, least: float = 0.0) -> bool:
+    """Whether no sum of unit rows is longer than their weight; what hardly any weight is behind may be rounding.
+
+    `least` is the least square of a length, as compiled code takes it.
+    """
+    squares = _squares(resultants)
+    is_moderate = _lies_between(squares, 0.0, 1e290)
+    lengths = np.sqrt(squares) if is_moderate else _long_lengths(resultants)
     slack = _ROUNDING * counts.sum(axis=-1, keepdims=True) + 1e-300
-    return bool((_lengths(resultants) <= counts * _LONGER + slack).all())
+    return bool((lengths <= counts * _LONGER + slack).all()) and _lies_between(squares, least, np.inf)
 
 
 def _is_resolved(value: Array, facts: Facts) -> bool:
@@ -473,10 +477,7 @@ _OWN: dict[str, dict[str, Rule]] = {
         # compiled code divides by their lengths
         "resultants_": Rule(
             "sums of unit vectors, none without a direction or longer than `counts_`",
-            lambda value, facts: (
-                _are_sums(value, facts["counts_"])
-                and _lies_between(_squares(value), np.nextafter(0.0, 1.0), np.finfo(np.float64).max)
-            ),
+            lambda value, facts: _are_sums(value, facts["counts_"], least=np.nextafter(0.0, 1.0)),
         ),
         "subcluster_numbers_": Rule(
             "different numbers below the next one",
