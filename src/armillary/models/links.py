@@ -44,7 +44,7 @@ from armillary.validation import (
 
 # So many vectors tell whether sub-clusters grow, and at this share of new ones they do not.
 _ENOUGH_VECTORS, _TOO_MANY = 100, 0.9
-# What compiled code counts with.
+# No stream has as many vectors: a bound beyond this, which compiled code could not hold, is none.
 _MOST = (1 << 62) - 1
 _NO_PAIRS = np.empty((0, 2), np.int64)
 
@@ -109,8 +109,8 @@ class Thresholds:
             base=self.least_cosine * (1.0 - self.rho),
             slope=self.rho,
             spread=self.spread,
-            max_nodes=max_nodes or 0,
-            max_idle=max_idle or 0,
+            max_nodes=min(max_nodes or 0, _MOST),
+            max_idle=min(max_idle or 0, _MOST),
             merges_clusters=merges_clusters,
         )
 
@@ -565,7 +565,7 @@ class Links(ClusterMixin, UnitVectorEstimator):
     def _check_bounds(self) -> None:
         for name, value in (("max_subclusters", self.max_subclusters), ("max_idle", self.max_idle)):
             if value is not None:
-                check_integer(value, name, self._who, low=1, high=_MOST, hint="None sets no bound.")
+                check_integer(value, name, self._who, low=1, hint="None sets no bound.")
         check_integer(self.max_history, "max_history", self._who, low=0)
 
     def _check_parameters(self) -> None:

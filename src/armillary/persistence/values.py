@@ -363,16 +363,15 @@ def _counts_slices(facts: Facts) -> bool:
     return bool((told <= known * (1.0 + _ADDS_UP) + _ROUNDING * known.sum() + 1e-300).all())
 
 
-_VARIATIONAL = ("lower_bound_", "lower_bounds_", "n_steps_", "rows_seen_", "seed_")
-_GIBBS = (
-    "sample_labels_",
-    "sample_concentrations_",
-    "sample_counts_",
-    "sample_resultants_",
-    "log_joint_",
-    "partition_",
-    "partition_draw_",
-)
+def _of_inferences() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What only variational inference leaves, and what only Gibbs sampling does, as the schema has them in turn."""
+    fields = MODELS["BayesianVonMisesFisherMixture"].fields
+    names = tuple(field.name for field in fields if not field.is_required and field.name != "feature_names_in_")
+    place = names.index("sample_labels_")
+    return names[:place], names[place:]
+
+
+_VARIATIONAL, _GIBBS = _of_inferences()
 
 
 def _has_one_inference(facts: Facts) -> bool:
