@@ -72,6 +72,7 @@ def saved_files(each: int = _EACH) -> list[Saved]:
             else:
                 save(model, path)
             files.append(_read(path.read_bytes(), path))
+    path.unlink()
     return files
 
 
@@ -106,9 +107,12 @@ def trial(random: Random) -> str:
     files = saved_files()
     _bound_memory(os.getpid())
     chosen = files[random.integers(len(files))]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return _damage(random, chosen) if random.random() < 0.5 else _intend(random, chosen)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _damage(random, chosen) if random.random() < 0.5 else _intend(random, chosen)
+    finally:
+        _path().unlink(missing_ok=True)
 
 
 # -------------------------------------------------------------------------------------------------------- by chance

@@ -182,7 +182,7 @@ def _check_parameters(model: Any, who: str, place: str) -> None:
     try:
         model._check_parameters()
     except (ArmillaryError, OverflowError, RecursionError) as error:
-        told = str(error)
+        told = f"{str(error).rstrip('.')}."
         if len(told) > _MOST_TOLD:  # what came may be as long as the file
             told = f"{told[:_MOST_TOLD]} ..."
         raise ArchiveError(
