@@ -179,6 +179,7 @@ PARAMETERS = [
     ("time", {"forget": 2.0}, "`forget` of TemporalVonMisesFisherMixture must be"),
     ("links", {"cluster_similarity_threshold": 1.5}, "`cluster_similarity_threshold` of Links must be"),
     ("links", {"max_idle": 0}, "`max_idle` of Links must be"),
+    ("tgmm", {"init": [[0], 1]}, "`init` of DirichletProcessMixture must hold one integer for each row"),
     ("tgmm", {"thin": 0}, "`thin` of DirichletProcessMixture must be"),
     ("tgmm", {"loss": "none"}, "`loss` of DirichletProcessMixture must be"),
 ]
@@ -279,6 +280,7 @@ def test_weights_that_leave_nothing_for_clusters_to_come(models, path):
 def test_bounds_beyond_64_bits_bound_nothing(models, path):
     beyond = load(signed(models["links"], path, max_idle=2**70, max_subclusters=2**70))
     without = load(signed(models["links"], path))
+    assert load(signed(models["dp"], path, max_clusters=2**70)).partial_fit(X).n_clusters_ == 3
     np.testing.assert_array_equal(beyond.partial_fit(X).labels_, without.partial_fit(X).labels_)
 
 

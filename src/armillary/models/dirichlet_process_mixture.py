@@ -384,8 +384,8 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         # labels to start from are those of the rows of a fit
-        points = self._any_points(len(self.init)) if np.ndim(self.init) == 1 else self._any_points()
-        Parameters.check(self, points)
+        is_labels = isinstance(self.init, list | tuple) or getattr(self.init, "ndim", 0) > 0
+        Parameters.check(self, self._any_points(len(self.init)) if is_labels else self._any_points())
         check_choice(self.loss, "loss", self._who, LOSSES)
 
     def _component(self) -> Component:
