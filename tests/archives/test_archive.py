@@ -340,13 +340,10 @@ def test_arrays_inside_a_parameter_never_share_a_name():
     assert (back["a/b"] is first, back["a"]["b"] is second, back["0"][0] is third) == (True, True, True)
 
 
-def test_numbers_that_are_not_finite_survive(model, path):
-    strange = fitted()
-    strange.inertia_ = float("nan")
-    strange.objective_ = -float("inf")
-    strange.set_params(tol=float("inf"))
-    save(strange, path)
-    assert_equal_models(load(path), strange)
+def test_numbers_that_are_not_finite_survive(path):
+    endless = DDPvMFMeans(drift_concentration=math.inf, max_unseen_steps=math.inf, n_threads=1).fit(rows())
+    save(endless, path)
+    assert_equal_models(load(path), endless)
     # and the header is JSON that any reader takes
     with safetensors.safe_open(path, framework="numpy") as file:
         json.loads(file.metadata()["armillary"], parse_constant=pytest.fail)
@@ -508,7 +505,8 @@ def test_private_attributes_are_not_part_of_a_model(model, path):
 
 
 def test_a_header_beyond_the_limit_of_the_format(path):
-    model = fitted().set_params(n_init="x" * 100_000_001)
+    model = fitted()
+    model.feature_names_in_ = np.array(["x" * 100_000_001, "y", "z"], dtype=object)
     assert refusal(save, model, path).startswith(
         "A header may have at most 100 MB; the parameters and feature names of this model have 100,0"
     )
@@ -590,6 +588,9 @@ def test_a_missing_parameter_that_has_no_default(model, path, monkeypatch):
     class Needy(BaseEstimator):
         def __init__(self, max_angle):
             self.max_angle = max_angle
+
+        def _check_parameters(self):
+            pass
 
     monkeypatch.setitem(schema.MODELS, "Needy", schema.ModelSchema("nowhere", (schema.Field("n_iter_", "int"),)))
     monkeypatch.setattr(archive, "class_named", {"Needy": Needy}.__getitem__)

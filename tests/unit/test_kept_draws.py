@@ -19,14 +19,15 @@ def some_draws(n_draws, n_rows, n_clusters, seed=0):
 
 @pytest.mark.parametrize("n_clusters", [1, 3, 256, 257, 70_000])
 def test_draws_come_back(n_clusters):
-    draws = some_draws(6, 500, n_clusters)
-    kept = KeptDraws(500)
+    n_rows = max(500, n_clusters)
+    draws = some_draws(6, n_rows, n_clusters)
+    kept = KeptDraws(n_rows)
     for draw in draws:
         kept.append(draw)
     assert len(kept) == 6
     np.testing.assert_array_equal(kept.array(), draws)
     np.testing.assert_array_equal(list(kept), list(kept))
-    np.testing.assert_array_equal(KeptDraws.unpacked(500, *kept.packed()).array(), draws)
+    np.testing.assert_array_equal(KeptDraws.unpacked(n_rows, *kept.packed()).array(), draws)
 
 
 def test_the_number_of_clusters_may_grow_and_shrink():

@@ -66,7 +66,13 @@ class Tree:
     @classmethod
     def of(cls, parents: ArrayLike, who: str = "Tree") -> Tree:
         """From the parent of each node, -1 for none; any shape, checked. `who` is the subject of sentences."""
-        given = np.asarray(parents)
+        try:
+            given = np.asarray(parents)
+        except ValueError as error:
+            raise InputError(
+                f"The parents of {who} must be one number for each node; got {error}. [-1, 0, 0] is a root with two "
+                "leaves."
+            ) from error
         if given.ndim != 1 or given.size == 0:
             raise InputError(
                 f"The parents of {who} must be one number for each node; got shape {given.shape}. "

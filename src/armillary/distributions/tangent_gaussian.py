@@ -19,12 +19,15 @@ from typing import NamedTuple
 import numpy as np
 
 from armillary._typing import Float64Array
+from armillary.exceptions import InputError
 from armillary.geometry import sphere
 
 # Below this sine a row is its base point or the antipode, to all the digits that a log map has.
 LEAST_SINE = 1e-7
 # Angles whose cotangent is taken lie between these.
 LEAST_ANGLE, MOST_ANGLE = 1e-4, np.pi - 1e-3
+# Tangent vectors drawn for each that is asked for, before the law is said to be wider than the sphere.
+_MOST_TRIED = 20_000
 
 
 class TangentGaussian(NamedTuple):
@@ -162,7 +165,14 @@ def sample(law: TangentGaussian, size: int, generator: np.random.Generator) -> F
     frame = sphere.tangent_frame(law.mean)
     root = frame @ np.linalg.cholesky(frame.T @ law.covariance @ frame)
     drawn = np.empty((0, len(law.mean)))
+    n_tried = 0
     while len(drawn) < size:
+        n_tried += size - len(drawn)
+        if n_tried > _MOST_TRIED * size:
+            raise InputError(
+                f"Draws of a tangent Gaussian must be shorter than pi; of {n_tried:,} tried {len(drawn):,} are, and "
+                f"{size:,} asked for: the covariance is far wider than the sphere. Fit with a smaller spread_prior."
+            )
         tangents = generator.standard_normal((size - len(drawn), len(law.mean) - 1)) @ root.T
         kept = tangents[np.linalg.norm(tangents, axis=1) < np.pi]
         drawn = np.concatenate([drawn, sphere.exp(kept, law.mean)])

@@ -2,6 +2,9 @@
 
 Most rows keep their label from one sweep to the next, so a draw of 300,000 rows takes a tenth of a byte for each row
 rather than four bytes. Draws come back to the bit, in order.
+
+What is unpacked may come from a file that somebody made: a draw takes no more memory than its rows have labels, and one
+that is not such a draw is refused with a sentence.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from armillary.exceptions import ArchiveError
+
 Codes: TypeAlias = npt.NDArray[np.integer[Any]]
 
 # The first byte of a draw is how many bytes a label takes; with this added where nothing comes before it.
@@ -21,13 +26,34 @@ _IS_FIRST = 128
 _WIDTHS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 # The fastest level: a higher one saves a fifth and takes three times as long.
 _LEVEL = 1
+# No stream of zlib's unpacks to more than this many times its length.
+_MOST_PACKED = 1032
+
+
+def are_packed_draws(n_rows: int, packed: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], n_chains: int) -> bool:
+    """Whether bytes (B,) and ends (S,) may be draws of so many chains, as far as can be told without unpacking them.
+
+    Draws that pass take at most `_MOST_PACKED` times the bytes they come in.
+    """
+    starts = np.append(0, ends[:-1])
+    if len(ends) == 0 or ends[-1] != len(packed) or not (starts < ends).all():
+        return False
+    first = packed[starts]
+    widths = first & ~np.uint8(_IS_FIRST)
+    is_first = np.arange(len(ends)) % (len(ends) // n_chains) == 0
+    return bool(
+        np.isin(widths, list(_WIDTHS)).all()
+        and ((first >= _IS_FIRST) == is_first).all()
+        and ((ends - starts - 1) * _MOST_PACKED >= widths.astype(np.int64) * n_rows).all()
+    )
 
 
 class KeptDraws:
     """S draws of the labels of N rows, none negative."""
 
-    def __init__(self, n_rows: int, draws: Iterable[bytes] = ()) -> None:
+    def __init__(self, n_rows: int, draws: Iterable[bytes] = (), *, is_checked: bool = True) -> None:
         self.n_rows = n_rows
+        self._is_checked = is_checked  # False: they may be anything, and a label below N is still to be seen
         self._draws = list(draws)
         self._last: Codes | None = None  # found when asked for
 
@@ -35,7 +61,7 @@ class KeptDraws:
     def unpacked(cls, n_rows: int, packed: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> KeptDraws:
         """From what `packed` gave."""
         edges = [0, *ends.tolist()]
-        return cls(n_rows, (packed[start:stop].tobytes() for start, stop in pairwise(edges)))
+        return cls(n_rows, (packed[start:stop].tobytes() for start, stop in pairwise(edges)), is_checked=False)
 
     def packed(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
         """All draws as bytes (B,), and where each ends (S,)."""
@@ -45,12 +71,14 @@ class KeptDraws:
     def split(self, n_parts: int) -> list[KeptDraws]:
         """Equal parts, such as those of chains; each must begin with a first draw."""
         size = len(self) // n_parts
-        return [KeptDraws(self.n_rows, self._draws[part * size : (part + 1) * size]) for part in range(n_parts)]
+        parts = (self._draws[part * size : (part + 1) * size] for part in range(n_parts))
+        return [KeptDraws(self.n_rows, draws, is_checked=self._is_checked) for draws in parts]
 
     @classmethod
     def joined(cls, parts: list[KeptDraws]) -> KeptDraws:
         """The draws of all, one after the other."""
-        return cls(parts[0].n_rows, (draw for part in parts for draw in part._draws))
+        draws = (draw for part in parts for draw in part._draws)
+        return cls(parts[0].n_rows, draws, is_checked=all(part._is_checked for part in parts))
 
     def append(self, labels: Codes) -> None:
         """Keep a draw (N,)."""
@@ -78,9 +106,11 @@ class KeptDraws:
     def __iter__(self) -> Iterator[Codes]:
         """The draws (N,), in the smallest unsigned integers."""
         labels: Codes = np.zeros(self.n_rows, dtype=np.uint8)
-        for draw in self._draws:
-            code = np.frombuffer(zlib.decompress(memoryview(draw)[1:]), dtype=_WIDTHS[draw[0] & ~_IS_FIRST])
+        for number, draw in enumerate(self._draws):
+            code = _unpacked(draw, self.n_rows, number)
             labels = code if draw[0] & _IS_FIRST else labels ^ code
+            if not self._is_checked and int(labels.max(initial=0)) >= max(1, self.n_rows):
+                raise _damaged(number, f"a cluster of number {labels.max()} for {self.n_rows} rows")
             yield labels
 
     def array(self) -> npt.NDArray[np.int32]:
@@ -89,3 +119,23 @@ class KeptDraws:
         for number, labels in enumerate(self):
             found[number] = labels
         return found
+
+
+def _unpacked(draw: bytes, n_rows: int, number: int) -> Codes:
+    """The code of one draw (N,); no more is unpacked than its rows take."""
+    dtype = np.dtype(_WIDTHS[draw[0] & ~_IS_FIRST])
+    stream = zlib.decompressobj()
+    try:
+        data = stream.decompress(memoryview(draw)[1:], n_rows * dtype.itemsize + 1)
+    except zlib.error as error:
+        raise _damaged(number, f"bytes that do not unpack ({error})") from error
+    if len(data) != n_rows * dtype.itemsize or not stream.eof:
+        raise _damaged(number, f"something else than {n_rows} labels")
+    return np.frombuffer(data, dtype=dtype)
+
+
+def _damaged(number: int, came: str) -> ArchiveError:
+    return ArchiveError(
+        f"Draw {number} of a model must hold a cluster for each of its rows; it holds {came}. Fit again, or fetch the "
+        "model's file again from where it came."
+    )

@@ -180,7 +180,14 @@ def _check_degrees(degrees: Any, component: str, n_features: int, who: str) -> f
 def _check_init(init: Any, points: Points, who: str) -> str | int | IntArray:
     if isinstance(init, str):
         return check_choice(init, "init", who, _INITS, hint="Or give a number of clusters, or labels.")
-    if np.ndim(init) == 0:
+    try:
+        n_axes = np.ndim(init)
+    except ValueError as error:
+        raise InputError(
+            f"`init` of {who} must hold one integer for each row where it is labels; got {error}. The labels of any "
+            "clustering will do."
+        ) from error
+    if n_axes == 0:
         number = check_integer(init, "init", who, low=1, hint="Or 'k-means', 'one', or labels.")
         if number > points.n_rows:
             raise InputError(

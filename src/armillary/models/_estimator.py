@@ -19,7 +19,11 @@ from armillary.fitting.progress import ProgressBar
 from armillary.fitting.workers import Workers, thread_count
 from armillary.kernels.select import kernels_for
 from armillary.points import Points, as_points
+from armillary.random import generator
 from armillary.validation import MOST_COPIES, check_integer
+
+# More rows than any parameter asks for.
+_MANY_ROWS = 1 << 30
 
 
 def checked_points(X: Any, who: str, sample_weight: Any = None, expected_features: int | None = None) -> Points:
@@ -43,10 +47,13 @@ def open_passes(points: Points, n_threads: int | None, who: str) -> Iterator[Pas
 def all_observers(callbacks: object, verbose: Any, who: str) -> tuple[Callback, ...]:
     """The callbacks, and a progress bar if `verbose` asks for one."""
     given = observers(callbacks, who)
+    return (*given, ProgressBar()) if check_verbose(verbose, who) else given
+
+
+def check_verbose(verbose: Any, who: str) -> int:
+    """How much is shown of a fit."""
     level = int(verbose) if isinstance(verbose, bool) else verbose
-    if check_integer(level, "verbose", who, low=0, hint="1 shows a progress bar."):
-        return (*given, ProgressBar())
-    return given
+    return check_integer(level, "verbose", who, low=0, hint="1 shows a progress bar.")
 
 
 class UnitVectorEstimator(BaseEstimator):
@@ -98,6 +105,19 @@ class UnitVectorEstimator(BaseEstimator):
 
     def _observers(self) -> tuple[Callback, ...]:
         return all_observers(self.callbacks, self.verbose, self._who)
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that no fit would take, whatever its rows; those of a file are looked at so."""
+        check_verbose(self.verbose, self._who)
+        if "n_threads" in vars(self):
+            thread_count(self.n_threads, self._who)
+        if "random_state" in vars(self):
+            generator(self.random_state)
+
+    def _any_points(self, n_rows: int = _MANY_ROWS) -> Points:
+        """Points of the features of the fit, for checks that ask for their shape: they take no memory."""
+        rows = np.broadcast_to(np.float64(0.0), (n_rows, self.n_features_in_))
+        return Points(rows, rows.dtype, None, is_unit=True, who=self._who)
 
     def _warn_of_steps(
         self, n_steps: int, *, stacklevel: int, steps: str = "steps", gain: str = "", ways: str = "max_iter or tol"

@@ -448,6 +448,10 @@ class BayesianVonMisesFisherMixture(PredictiveMixture):
 
     # ---------------------------------------------------------------------------------------------------- inside
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        Parameters.check(self, self._any_points())
+
     def _warn(self, run: Run[State]) -> None:
         if not run.is_converged:
             self._warn_of_steps(run.n_steps, stacklevel=4)

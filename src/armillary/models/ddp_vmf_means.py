@@ -30,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 from armillary._typing import ArrayLike, Float64Array, IntArray
 from armillary.distributions import geodesic_walk
 from armillary.distributions.geodesic_walk import RevivalCurve, WeightRule
+from armillary.exceptions import InputError
 from armillary.fitting.assignment import HardAssignment
 from armillary.fitting.events import Emitter
 from armillary.fitting.loop import Run, best_run
@@ -129,13 +130,6 @@ class Parameters:
         """The parameters of `model`, or an error that names the wrong one."""
         who = type(model).__name__
         drift = check_positive(model.drift_concentration, "drift_concentration", who, hint="inf stands still.")
-        if drift < 1.0:
-            warnings.warn(
-                f"`drift_concentration` of {who} below 1 lets one row pull a remembered direction anywhere; got "
-                f"{drift:g}. It is (spread of a row / drift per step) squared; see the docstring.",
-                UserWarning,
-                stacklevel=4,
-            )
         unseen_hint = "1 remembers nothing, inf forgets nothing."
         unseen = check_positive(model.max_unseen_steps, "max_unseen_steps", who, low=1.0, hint=unseen_hint)
         rule = check_choice(model.weight_update, "weight_update", who, ("curvature", "paper"))
@@ -476,13 +470,18 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
         """
         check_is_fitted(self)
         points, is_present, _ = self._present(X, None, is_new=False)
-        parameters = Parameters.check(self, points)
+        parameters = self._parameters(points)
         return self._nearest(points, is_present, self._state(), parameters.floor if reject else -math.inf)
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Minus the sum of cosine distances of the rows of X to the clusters that `predict` gives: 0 is perfect."""
         points = self._points(X, sample_weight, is_new=False)
         known = self._state().known()
+        if not len(known.ids):
+            raise InputError(
+                f"`score` of {self._who} must have clusters to measure from; this model remembers none. "
+                "Give partial_fit a step with rows first."
+            )
         assignment = HardAssignment(points.n_rows, is_bounded=False)
         with self._passes(points) as passes:
             _, statistics = assignment.sweep(passes, AffineRule.cosines(known.directions))
@@ -499,7 +498,7 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
 
     def _step(self, X: Any, sample_weight: Any, rotation: Any, *, is_new: bool) -> Self:
         points, is_present, n_features = self._present(X, sample_weight, is_new=is_new)
-        parameters = Parameters.check(self, points)
+        parameters = self._parameters(points)
         turn = check_rotation(rotation, n_features, self._who)
         before = State.empty(n_features) if is_new else self._state()
         tracks, dead = initial_state(before, parameters, turn)
@@ -570,6 +569,22 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
             return None, is_present, matrix.shape[1]
         # all weight may be on rows that are missing: that is a step without rows, not an error
         return replace(checked_points(matrix, self._who), weights=weights), is_present, matrix.shape[1]
+
+    def _parameters(self, points: Points | None) -> Parameters:
+        parameters = Parameters.check(self, points)
+        drift = parameters.drift_concentration
+        if drift < 1.0:
+            warnings.warn(
+                f"`drift_concentration` of {self._who} below 1 lets one row pull a remembered direction anywhere; got "
+                f"{drift:g}. It is (spread of a row / drift per step) squared; see the docstring.",
+                UserWarning,
+                stacklevel=4,
+            )
+        return parameters
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        Parameters.check(self, self._any_points())
 
     def _state(self) -> State:
         return State(

@@ -394,6 +394,13 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
     # ------------------------------------------------------------------------------------------------ use
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        # labels to start from are those of the rows of a fit
+        is_labels = isinstance(self.init, list | tuple) or getattr(self.init, "ndim", 0) > 0
+        Parameters.check(self, self._any_points(len(self.init)) if is_labels else self._any_points())
+        check_choice(self.loss, "loss", self._who, LOSSES)
+
     def _component(self) -> Component:
         return make_component(
             self.component,
@@ -411,6 +418,10 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
             return Gaussian.of(self.means_, self.covariances_)
         frames = sphere.tangent_frame(self.means_)
         return TangentGaussian.of(self.means_, np.swapaxes(frames, 1, 2) @ self.covariances_ @ frames)
+
+    def _rest(self) -> float:
+        """The weight of clusters not seen yet; that of the others may be above 1 in its last bit."""
+        return max(0.0, 1.0 - float(self.weights_.sum()))
 
     def _rule(self) -> MixtureRule:
         return score_rule(self._component(), self._laws(), np.log(self.weights_))
@@ -434,7 +445,8 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         different components cannot all be compared.
         """
         points = self._points(X, is_new=False)
-        log_rest = np.log1p(-self.weights_.sum())
+        with np.errstate(divide="ignore"):  # alpha may be too small to leave anything
+            log_rest = np.log(self._rest())
         prior = self._component().log_prior_predictive
         with self._passes(points) as passes:
             return log_evidence(passes, self._rule(), lambda rows: log_rest + prior(rows))
@@ -449,7 +461,7 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         check_is_fitted(self)
         component = self._component()
         generator = Stream.of(random_state).generator("dp sample")
-        shares = np.append(self.weights_, 1.0 - self.weights_.sum())
+        shares = np.append(self.weights_, self._rest())
         sizes = generator.multinomial(n_samples, shares / shares.sum())
         known, unseen = self._laws(), component.draw_prior(int(sizes[-1]), generator)
         parts = [component.sample(known, k, size, generator) for k, size in enumerate(sizes[:-1])]

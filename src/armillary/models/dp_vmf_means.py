@@ -39,6 +39,7 @@ from armillary.validation import UNIT_TOLERANCE, check_angle, check_integer, che
 
 # Bounds pay where a score costs much more than two angles per row (benchmarks/algorithms.py).
 _WIDE_ENOUGH = 17
+_MOST = (1 << 31) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +72,8 @@ class Parameters:
             n_init=check_integer(model.n_init, "n_init", who, low=1),
             max_clusters=None
             if model.max_clusters is None
-            else check_integer(model.max_clusters, "max_clusters", who, low=1, hint="None sets no cap."),
+            # labels have 32 bits: a higher cap is none
+            else min(check_integer(model.max_clusters, "max_clusters", who, low=1, hint="None sets no cap."), _MOST),
             consolidates=bool(model.consolidate),
         )
 
@@ -379,6 +381,10 @@ class DPvMFMeans(ClusterMixin, UnitVectorEstimator):
         points = self._points(X, is_new=False)
         with self._passes(points) as passes:
             return passes.scores(score_rule(self._state()))
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        Parameters.check(self, self._any_points())
 
     def _state(self) -> State:
         return State(self.cluster_centers_, DirectionalStatistics(self.counts_, self.resultants_))

@@ -433,6 +433,10 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
 
     # ------------------------------------------------------------------------------------------------------- inside
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        Parameters.check(self, self._any_points())
+
     def _tree(self) -> Tree:
         check_is_fitted(self)
         return Tree.of(self.parents_, self._who)

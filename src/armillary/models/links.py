@@ -32,6 +32,7 @@ from armillary.fitting.events import Emitter
 from armillary.kernels.contract import Fate, LinkForest, LinkRule
 from armillary.models._estimator import UnitVectorEstimator
 from armillary.models._link_graph import Answers, Corrections, Int64Array, LinkGraph, SavedForest, row_blocks
+from armillary.statistics.directional import DirectionalStatistics
 from armillary.validation import (
     UNIT_TOLERANCE,
     as_matrix,
@@ -43,6 +44,8 @@ from armillary.validation import (
 
 # So many vectors tell whether sub-clusters grow, and at this share of new ones they do not.
 _ENOUGH_VECTORS, _TOO_MANY = 100, 0.9
+# No stream has as many vectors: a bound beyond this, which compiled code could not hold, is none.
+_MOST = (1 << 62) - 1
 _NO_PAIRS = np.empty((0, 2), np.int64)
 
 
@@ -106,8 +109,8 @@ class Thresholds:
             base=self.least_cosine * (1.0 - self.rho),
             slope=self.rho,
             spread=self.spread,
-            max_nodes=max_nodes or 0,
-            max_idle=max_idle or 0,
+            max_nodes=min(max_nodes or 0, _MOST),
+            max_idle=min(max_idle or 0, _MOST),
             merges_clusters=merges_clusters,
         )
 
@@ -351,10 +354,12 @@ class Links(ClusterMixin, UnitVectorEstimator):
     @property
     def cluster_centers_(self) -> Float64Array:
         """Directions of the sums of the clusters (K, D), in the order of `cluster_ids_`."""
-        ids, codes = np.unique(self.subcluster_ids_, return_inverse=True)
-        sums = np.zeros((len(ids), self.n_features_in_))
-        np.add.at(sums, codes, self.resultants_)
-        return sums / np.linalg.norm(sums, axis=1, keepdims=True)
+        ids, first, codes = np.unique(self.subcluster_ids_, return_index=True, return_inverse=True)
+        sums = DirectionalStatistics.zero(len(ids), self.n_features_in_)
+        np.add.at(sums.resultants, codes, self.resultants_)
+        # sub-clusters that must_link put together can cancel
+        spare = DirectionalStatistics(sums.counts, self.resultants_[first])
+        return sums.directions(otherwise=spare.directions(otherwise=spare.resultants))
 
     def events(self, since: int = 0) -> list[LinkEvent]:
         """Births, splits, merges and deaths brought about by vectors after number `since`, in their order."""
@@ -558,6 +563,17 @@ class Links(ClusterMixin, UnitVectorEstimator):
             self._who,
         )
 
+    def _check_bounds(self) -> None:
+        for name, value in (("max_subclusters", self.max_subclusters), ("max_idle", self.max_idle)):
+            if value is not None:
+                check_integer(value, name, self._who, low=1, hint="None sets no bound.")
+        check_integer(self.max_history, "max_history", self._who, low=0)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._thresholds()
+        self._check_bounds()
+
     def _rule(self) -> LinkRule:
         """The checked parameters; they are looked at again only where they changed."""
         given = (
@@ -583,10 +599,7 @@ class Links(ClusterMixin, UnitVectorEstimator):
                 UserWarning,
                 stacklevel=4,
             )
-        for name, value in (("max_subclusters", self.max_subclusters), ("max_idle", self.max_idle)):
-            if value is not None:
-                check_integer(value, name, who, low=1, hint="None sets no bound.")
-        check_integer(self.max_history, "max_history", who, low=0)
+        self._check_bounds()
         rule = thresholds.rule(self.max_subclusters, self.max_idle, merges_clusters=bool(self.merge_clusters))
         self._checked = (given, rule)
         if hasattr(self, "_graph"):

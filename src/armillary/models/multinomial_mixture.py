@@ -161,13 +161,7 @@ class MultinomialMixture(AffineMixture):
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture to the rows of X (n, D), counts, dense or CSR; `y` is ignored."""
         points = self._points(X, sample_weight, is_new=True)
-        parameters = Parameters(
-            n_components=check_n_components(self.n_components, points, self._who),
-            weight_prior=check_positive(self.weight_prior, "weight_prior", self._who, is_finite=True),
-            feature_prior=check_positive(self.feature_prior, "feature_prior", self._who, is_finite=True),
-            init=check_choice(self.init, "init", self._who, ("k-means++", "random_labels")),
-        )
-        n_init, max_iter, tol = check_runs(self, self._who)
+        parameters, (n_init, max_iter, tol) = self._parameters(points)
         stream = Stream.of(self.random_state)
 
         def start(passes: Passes, restart: int) -> ExpectationMaximization[State]:
@@ -200,6 +194,19 @@ class MultinomialMixture(AffineMixture):
             converged_=run.is_converged,
         )
         return self
+
+    def _parameters(self, points: Points) -> tuple[Parameters, tuple[int, int, float]]:
+        parameters = Parameters(
+            n_components=check_n_components(self.n_components, points, self._who),
+            weight_prior=check_positive(self.weight_prior, "weight_prior", self._who, is_finite=True),
+            feature_prior=check_positive(self.feature_prior, "feature_prior", self._who, is_finite=True),
+            init=check_choice(self.init, "init", self._who, ("k-means++", "random_labels")),
+        )
+        return parameters, check_runs(self, self._who)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._parameters(self._any_points())
 
     def _points(self, X: Any, sample_weight: Any = None, *, is_new: bool) -> Points:
         return self._gate(X, sample_weight, is_new=is_new, make=as_count_points)

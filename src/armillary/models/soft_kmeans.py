@@ -155,10 +155,7 @@ class SoftKMeans(AffineMixture):
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture to the rows of X (n, D), dense or CSR; `y` is ignored."""
         points = self._points(X, sample_weight, is_new=True)
-        n_components = check_n_components(self.n_components, points, self._who)
-        shape = (n_components, points.n_features)
-        init = initialization.check_init(self.init, shape, "n_components", self._who, STARTS)
-        n_init, max_iter, tol = check_runs(self, self._who)
+        n_components, init, (n_init, max_iter, tol) = self._parameters(points)
         stream = Stream.of(self.random_state)
 
         def start(passes: Passes, restart: int) -> ExpectationMaximization[State]:
@@ -194,6 +191,16 @@ class SoftKMeans(AffineMixture):
             converged_=run.is_converged,
         )
         return self
+
+    def _parameters(self, points: Points) -> tuple[int, str | Float64Array, tuple[int, int, float]]:
+        n_components = check_n_components(self.n_components, points, self._who)
+        shape = (n_components, points.n_features)
+        init = initialization.check_init(self.init, shape, "n_components", self._who, STARTS)
+        return n_components, init, check_runs(self, self._who)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._parameters(self._any_points())
 
     def _rule(self, points: Points) -> AffineRule:
         return score_rule(State(log_shares(self.weights_), self.means_, self.variance_))

@@ -349,6 +349,10 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     def _state(self) -> State:
         return State(self.cluster_centers_, DirectionalStatistics(self.counts_, self.resultants_))
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        Parameters.check(self, self._any_points())
+
     def _warn(self, run: Run[State], final: DirectionalStatistics) -> None:
         if not run.is_converged:
             self._warn_of_steps(run.n_steps, stacklevel=3, gain=f" more than tol={self.tol:g} of its objective")

@@ -543,6 +543,10 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
             max_steps=parameters.max_iter,
         )
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        Parameters.check(self, self._any_points())
+
     def _prior(self) -> MixturePrior:
         return MixturePrior(
             self.mean_direction_,

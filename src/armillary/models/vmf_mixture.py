@@ -362,6 +362,10 @@ class VonMisesFisherMixture(AffineMixture):
         ]
         return np.concatenate(parts), np.repeat(np.arange(len(counts), dtype=np.int32), counts)
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        Parameters.check(self, self._any_points())
+
     def _rule(self, points: Points) -> AffineRule:
         with np.errstate(divide="ignore"):
             log_weights = np.log(self.weights_)

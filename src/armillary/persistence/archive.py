@@ -2,7 +2,8 @@
 
 The file is a safetensors file with a JSON header (see `schema`): arrays, numbers and words, never code. Loading
 runs nothing from the file and imports nothing that it names. The header carries a SHA-256 of the whole content, so
-a file loads as it was saved or is refused.
+a file loads as it was saved or is refused. Anybody can make a file with a right SHA-256, so values are looked at too
+(`values`): what loads is a model that a fit can have left.
 
 Equal models give equal bytes.
 """
@@ -22,7 +23,7 @@ import safetensors
 import safetensors.numpy
 
 from armillary import __version__
-from armillary.exceptions import ArchiveError
+from armillary.exceptions import ArchiveError, ArmillaryError
 from armillary.persistence.schema import (
     FORMAT,
     MODELS,
@@ -39,8 +40,10 @@ from armillary.persistence.schema import (
 )
 from armillary.persistence.whole import whole_file
 
+_MOST_TOLD = 1000  # characters of a sentence about a parameter
 _METADATA_KEY = "armillary"
 _SAVE_AGAIN = "Save the model again, or fetch the file again from where it came."
+_FIT_AGAIN = "Leave fitted attributes as fit made them; fit again."
 _UPGRADE = "Upgrade: pip install --upgrade armillary."
 
 
@@ -60,7 +63,8 @@ def save(model: object, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     ArchiveError
-        The model is not fitted or not one of Armillary's, or one of its parameters has no place in a file.
+        The model is not fitted or not one of Armillary's, its fitted attributes are not those of a fit, or one of its
+        parameters has no place in a file or is none that `fit` takes.
     OSError
         The file cannot be written.
     """
@@ -85,7 +89,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ArchiveError
-        The file is not a saved model, is damaged, or comes from a later release.
+        The file is not a saved model, is damaged, comes from a later release, or holds what no fit can have left.
     OSError
         The file cannot be read, e.g. FileNotFoundError.
     """
@@ -107,7 +111,8 @@ def _described(model: Any) -> tuple[dict[str, Json], dict[str, Array]]:
     values = fitted_attributes(model)
     if not values:
         raise ArchiveError(f"save takes a fitted model; this {name} has no fitted attributes. Call fit first.")
-    check_fields(name, values, "this model", "Leave fitted attributes as fit made them; fit again.")
+    check_fields(name, values, "this model", _FIT_AGAIN)
+    _check_values(name, vars(model), values, "this model", _FIT_AGAIN)
     tensors: dict[str, Array] = {}
     params: dict[str, Json] = {}
     for parameter, default in defaults_of(type(model)).items():
@@ -121,6 +126,7 @@ def _described(model: Any) -> tuple[dict[str, Json], dict[str, Array]]:
                 f"a value of type {error}. Replace it before saving, e.g. "
                 f"model.set_params({parameter}={None if default is inspect.Parameter.empty else default!r})."
             ) from error
+    _check_parameters(model, "save", "this model")
     header: dict[str, Json] = {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
@@ -153,12 +159,35 @@ def _rebuilt(header: dict[str, Any], tensors: dict[str, Array], file: Path) -> A
         # one with a default may be younger than the file
         if default is inspect.Parameter.empty and parameter not in params:
             raise ArchiveError(f"{name} needs its parameter `{parameter}`; '{file}' has none. {_SAVE_AGAIN}")
-    # tensors that nothing refers to are unknown fields
-    check_fields(name, {**tensors, **fields}, f"'{file}'", _SAVE_AGAIN)
+    for tensor in tensors:  # those that something refers to were taken out
+        raise ArchiveError(f"`{tensor}` is no fitted attribute of {name}; '{file}' has one. {_SAVE_AGAIN}")
+    check_fields(name, fields, f"'{file}'", _SAVE_AGAIN)
     model = model_class(**params)
+    _check_values(name, vars(model), fields, f"'{file}'", _SAVE_AGAIN)
     for field, value in fields.items():
         setattr(model, field, np.array(value, dtype=object) if isinstance(value, list) else value)
+    _check_parameters(model, "load", f"'{file}'")
     return model
+
+
+def _check_values(name: str, params: Mapping[str, Any], fields: Mapping[str, Any], place: str, way_out: str) -> None:
+    # rules know densities and trees, which take a second to import: not before a model is at hand
+    from armillary.persistence.values import check_values
+
+    check_values(name, params, fields, place, way_out)
+
+
+def _check_parameters(model: Any, who: str, place: str) -> None:
+    """Refuse parameters that no fit would take: whoever goes on with the model would be told so much later."""
+    try:
+        model._check_parameters()
+    except (ArmillaryError, OverflowError, RecursionError) as error:
+        told = f"{str(error).rstrip('.')}."
+        if len(told) > _MOST_TOLD:  # what came may be as long as the file
+            told = f"{told[:_MOST_TOLD]} ..."
+        raise ArchiveError(
+            f"{who} takes models with parameters that `fit` takes; {place} has others. {told}"
+        ) from error
 
 
 def _decoded(part: Any, tensors: dict[str, Array], title: str, file: Path) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,25 @@ from armillary.persistence.schema import Json
 from armillary.persistence.whole import whole_file
 
 _PLACE_KEY = "armillary.stream"
+_MOST = 1 << 62
 _START_ANEW = "Name another state file to start anew."
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MOST
+
+
+# What a place may say, by name; each rule in words that follow "must be". Other names are for the reader to judge.
+_PLACE_RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("rows", "input_rows", "input_end", "output_bytes"), ("an int from 0 to 2^62", _is_count)),
+    **dict.fromkeys(("is_finished", "has_ids"), ("true or false", lambda value: isinstance(value, bool))),
+    "input_mark": (
+        "empty, or a length and a digest",
+        lambda value: isinstance(value, str) and re.fullmatch(r"(\d{1,18}:[0-9a-f]{64})?", value) is not None,
+    ),
+    "output": ("the name of a file", lambda value: isinstance(value, str) and value != "" and "\0" not in value),
+    "batch": ("a number of rows, or null", lambda value: value is None or (_is_count(value) and value > 0)),
+}
 
 
 def save_checkpoint(model: object, place: dict[str, Json], path: str | os.PathLike[str]) -> None:
@@ -46,13 +66,34 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
         written = json.loads(text)
         place: dict[str, Any] = written["place"]
         is_intact = written["sha256"] == _digest(place)
-    except (LookupError, TypeError, ValueError, RecursionError):
+    except (LookupError, TypeError, ValueError, RecursionError):  # also of what `_text` never writes
         is_intact = False
     if not is_intact:
         raise ArchiveError(
             f"load_checkpoint compares a place with its SHA-256; that in '{file}' was damaged or edited. {_START_ANEW}"
         )
+    _check_place(place, file)
     return model, place
+
+
+def _check_place(place: Any, file: Path) -> None:
+    """Refuse a place that no stream can be at, whoever signed it."""
+    if not isinstance(place, dict) or "rows" not in place:
+        raise ArchiveError(
+            f"load_checkpoint reads a place that says how many rows were taken; that in '{file}' does not. "
+            f"{_START_ANEW}"
+        )
+    for name, value in place.items():
+        rule, holds = _PLACE_RULES.get(name, ("", lambda _: True))
+        if not holds(value):
+            raise ArchiveError(
+                f"`{name}` of the place in '{file}' must be {rule}; it is {str(value)[:100]!r}. {_START_ANEW}"
+            )
+    if place.get("input_rows", 0) > place["rows"]:
+        raise ArchiveError(
+            f"The place in '{file}' must have as many rows as were taken of its input, {place['input_rows']}, or more; "
+            f"it has {place['rows']}. {_START_ANEW}"
+        )
 
 
 def _digest(place: dict[str, Json]) -> str:

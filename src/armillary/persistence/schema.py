@@ -21,6 +21,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -44,6 +45,9 @@ _TENSOR_DTYPES = frozenset(
     {"bool", "float16", "float32", "float64"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
 
+
+# One of NumPy's units with how many of them make a step, which must not be 0.
+_UNIT_OF_DATES = re.compile(r"([1-9]\d{0,8})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)")
 
 # The kind of an array of int64, float64, datetime64 or strings: whatever can be put in order of time.
 TIMES = "times"
@@ -366,7 +370,9 @@ def check_fields(model: str, values: Mapping[str, Any], place: str, way_out: str
                 raise ArchiveError(f"A fitted {model} must have `{name}`; {place} has none. {way_out}")
             continue
         value = values[name]
-        for axis, length in zip(field.shape, np.shape(value), strict=False):
+        # a list is flat, or it is none of ours: NumPy would look for a shape in whatever it holds
+        shape = (len(value),) if isinstance(value, list) else getattr(value, "shape", ())
+        for axis, length in zip(field.shape, shape, strict=False):
             lengths.setdefault(axis, length)
         rule, got = _rule(field, lengths), _described(value, is_times=field.kind == TIMES)
         if got != rule:
@@ -452,5 +458,7 @@ def from_json(value: Any, tensors: dict[str, Array]) -> Any:
             return tensors.pop(content)
         case "dates":
             path, unit = content
+            if not _UNIT_OF_DATES.fullmatch(unit):
+                raise ValueError(unit)
             return tensors.pop(path).astype(f"datetime64[{unit}]")
     raise ValueError(tag)
