@@ -7,4 +7,4 @@ from tests.campaigns.threads import trial
 
 
 def test_answers_of_threads_are_those_of_one():
-    assert_clean(run("threads", trial, seed=0, trials=12))
+    assert_clean(run("threads", trial, seed=0, trials=8))

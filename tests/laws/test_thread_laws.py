@@ -9,6 +9,7 @@ import copy
 import inspect
 import pickle
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from tests.campaigns.threads import (
 
 import armillary
 from armillary import Links
+from armillary.models import _estimator
 
 FORMS = [(name, is_sparse) for name, case in CASES.items() for is_sparse in (False, True)[: 1 + case.takes_sparse]]
 forms = pytest.mark.parametrize(("name", "is_sparse"), FORMS, ids=lambda value: str(value))
@@ -166,6 +168,27 @@ def test_a_read_beside_learning_sees_the_state_before_or_after(name):
 
         in_threads(lambda: plan.follow(model), read, read)
     assert told(final(model)) == plan.end
+
+
+def test_the_law_sees_a_model_that_is_published_piece_by_piece(monkeypatch):
+    def piecewise(model, change):
+        after = copy.copy(model)
+        change(after)
+        for name, value in vars(after).items():
+            setattr(model, name, value)
+            time.sleep(0.002)
+
+    monkeypatch.setattr(_estimator, "publish", piecewise)
+    steps = [("fit", "A"), ("fit", "B"), ("fit", "A"), ("fit", "B")]
+    with short_turns():
+        plan, model = Plan("SoftKMeans", steps, is_sparse=False), CASES["SoftKMeans"].make()
+
+        def read():
+            while plan.n_done < len(steps):
+                plan.check(model, "score_samples", 0)
+
+        with pytest.raises(AssertionError, match="answers as no state"):
+            in_threads(lambda: plan.follow(model), read)
 
 
 def test_a_learner_goes_on_where_another_ended_or_failed():
