@@ -26,6 +26,10 @@ class ArchiveError(ArmillaryError, ValueError):
     """A saved model cannot be read, or a model cannot be saved."""
 
 
+class BusyModelError(ArmillaryError, RuntimeError):
+    """A model is asked to learn while it learns from another thread."""
+
+
 class MissingExtraError(ArmillaryError, ImportError):
     """An optional library is asked for but not installed."""
 

@@ -40,26 +40,40 @@ class _OneBlasThread:
 
     The limit belongs to the process. Were each pool to restore what it found, the last of two that overlap (fits in
     two threads) would find, and for ever leave, the limit of the first.
+
+    A thread that forks takes the lock, so that the child never finds it held. There, pools of other threads are no
+    more, and the limit is lifted where there are no pools but those.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._n_open = 0
+        self._openers: list[int] = []  # the thread of each open pool
         self._limit: Any = None
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._begin_anew
+            )
 
-    def __enter__(self) -> None:
+    def open(self, thread: int) -> None:
+        """A pool opens, in this thread."""
         with self._lock:
-            if self._n_open == 0:
+            if not self._openers:
                 self._limit = _blas().limit(limits=1)
-            self._n_open += 1
+            self._openers.append(thread)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self, thread: int) -> None:
+        """A pool that this thread opened closes."""
         with self._lock:
-            self._n_open -= 1
-            if self._n_open == 0:
+            self._openers.remove(thread)
+            if not self._openers:
                 self._limit.restore_original_limits()
+
+    def _begin_anew(self) -> None:
+        was_limited = bool(self._openers)
+        self._openers = [thread for thread in self._openers if thread == threading.get_ident()]
+        self._lock.release()
+        if was_limited and not self._openers:
+            self._limit.restore_original_limits()
 
 
 _one_blas_thread = _OneBlasThread()
@@ -76,7 +90,8 @@ class Workers:
         self._calls: SimpleQueue[tuple[Callable[[], None], SimpleQueue[None]] | None] = SimpleQueue()
 
     def __enter__(self) -> Self:
-        _one_blas_thread.__enter__()
+        self._opener = threading.get_ident()
+        _one_blas_thread.open(self._opener)
         return self
 
     def __exit__(
@@ -87,7 +102,7 @@ class Workers:
         for helper in self._helpers:
             helper.join()
         self._helpers.clear()
-        _one_blas_thread.__exit__(kind, error, trace)
+        _one_blas_thread.close(self._opener)
 
     def run(self, task: Callable[[int], T], n_tasks: int, fold: Callable[[T], object] | None = None) -> None:
         """Call `task(0) ... task(n_tasks - 1)`, and `fold` on their results in that order.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,6 +18,7 @@ from armillary.fitting.passes import Passes
 from armillary.fitting.progress import ProgressBar
 from armillary.fitting.workers import Workers, thread_count
 from armillary.kernels.select import kernels_for
+from armillary.models._turns import Turns, publish
 from armillary.points import Points, as_points
 from armillary.random import generator
 from armillary.validation import MOST_COPIES, check_integer
@@ -57,7 +58,19 @@ def check_verbose(verbose: Any, who: str) -> int:
 
 
 class UnitVectorEstimator(BaseEstimator):
-    """Base of the models. Subclasses have the parameters `n_threads`, `verbose` and `callbacks`."""
+    """Base of the models. Subclasses have the parameters `n_threads`, `verbose` and `callbacks`.
+
+    Every public method is marked as one that learns or one that reads (`_turns.py`).
+    """
+
+    _kind_of_turns: type[Turns] = Turns
+
+    @property
+    def _turns(self) -> Turns:
+        state = self.__dict__
+        known: Turns | None = state.get("_own_turns")
+        # of two threads that make it one wins, and both get that one's
+        return state.setdefault("_own_turns", self._kind_of_turns()) if known is None else known
 
     @property
     def _who(self) -> str:
@@ -84,14 +97,20 @@ class UnitVectorEstimator(BaseEstimator):
         else:
             validate_data(self, X, skip_check_array=True, reset=False)
 
-    def _publish(self, X: Any, *, is_new: bool, **fitted: Any) -> None:
-        """Set the fitted attributes, all at once, after everything that can fail."""
-        if not self._has_no_names(X):
-            validate_data(self, X, skip_check_array=True, reset=is_new)
-        elif is_new:
-            self.n_features_in_ = X.shape[1]
-        for name, value in fitted.items():
-            setattr(self, name, value)
+    def _publish(self, X: Any, *, is_new: bool, without: Iterable[str] = (), **fitted: Any) -> None:
+        """Set the fitted attributes, all at once, after everything that can fail; those in `without` go."""
+
+        def change(after: Self) -> None:
+            if not self._has_no_names(X):
+                validate_data(after, X, skip_check_array=True, reset=is_new)
+            elif is_new:
+                after.n_features_in_ = X.shape[1]
+            attributes = after.__dict__
+            for name in without:
+                attributes.pop(name, None)
+            attributes.update(fitted)
+
+        publish(self, change)
 
     def _has_no_names(self, X: Any) -> bool:
         """A plain array, and no names in the fit: scikit-learn's checks would find nothing, in 0.1 ms."""
@@ -122,12 +141,27 @@ class UnitVectorEstimator(BaseEstimator):
     def _warn_of_steps(
         self, n_steps: int, *, stacklevel: int, steps: str = "steps", gain: str = "", ways: str = "max_iter or tol"
     ) -> None:
-        """Say that a run used up its steps; `stacklevel` is what `warnings.warn` in the caller would have."""
+        """Say that a run used up its steps; `stacklevel` counts from the caller to the learning method, both included.
+
+        A learning method is called through its mark (`_turns.learning`): that is one step more to the user's line.
+        """
         warnings.warn(
             f"{self._who} used all {n_steps} {steps} and was still gaining{gain}. Raise {ways}.",
             ConvergenceWarning,
-            stacklevel=stacklevel + 1,
+            stacklevel=stacklevel + 2,
         )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        # as scikit-learn looks, but at the attributes of one moment: others may come while it does
+        return any(name.endswith("_") and not name.startswith("__") for name in vars(self).copy())
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a copy has turns of its own, and the attributes of one moment
+        return {name: value for name, value in self._moment().items() if name != "_own_turns"}
+
+    def _moment(self) -> dict[str, Any]:
+        """The attributes now, as scikit-learn would pickle them."""
+        return dict(super().__getstate__())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

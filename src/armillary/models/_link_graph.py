@@ -91,21 +91,38 @@ def _kernels() -> Any:
     return links
 
 
+class _Room:
+    """Memory for the tables of one call, block after block: new pages cost as much as the products.
+
+    It belongs to the call and not to the graph, from which many threads may read at once.
+    """
+
+    def __init__(self) -> None:
+        self._values = _NO_TABLE.ravel()
+
+    def table(self, n_rows: int, n_columns: int) -> npt.NDArray[np.float32]:
+        """An uninitialised table; the one given before is no longer valid."""
+        size = n_rows * n_columns
+        if self._values.size < size:
+            self._values = np.empty(2 * size, np.float32)
+        return self._values[:size].reshape(n_rows, n_columns)
+
+
 class LinkGraph:
     """Sub-clusters as nodes, clusters as trees."""
 
-    def __init__(self, n_features: int, room: int = _FIRST_ROOM) -> None:
+    def __init__(self, n_features: int, room: int = _FIRST_ROOM, rule: LinkRule | None = None) -> None:
         self.forest = _forest(room, n_features)
+        self.rule = rule  # by which what is stored of each node was made
         # f differs from the cosine by less than (D + 4) u for |x| < 1 + 2e-6; two of them are compared
         self._doubt = np.float32(2.0 * (n_features + 8) * _UNIT_ROUNDOFF)
         self._log = _log(room)
-        self._products = _NO_TABLE.ravel()
         self.history, self.joins = Ledger(_NO_EVENTS), Ledger(_NO_JOINS)
 
     @classmethod
     def restored(cls, saved: SavedForest, history: Int64Array, joins: Int64Array, rule: LinkRule) -> Self:
         """The graph that `saved` was taken from."""
-        graph = cls(saved.sums.shape[1], max(_FIRST_ROOM, len(saved.sums)))
+        graph = cls(saved.sums.shape[1], max(_FIRST_ROOM, len(saved.sums)), rule)
         graph.history, graph.joins = Ledger(history), Ledger(joins)
         graph.forest.sums[: len(saved.sums)] = saved.sums
         for field, values in zip(_SAVED_FIELDS, saved[1:7], strict=True):
@@ -135,10 +152,16 @@ class LinkGraph:
         """How many trees."""
         return int(self.forest.tally[1])
 
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return self.forest.sums.shape[1]
+
     def obey(self, rule: LinkRule) -> None:
         """Take thresholds that changed: what is stored by them is made anew."""
         self.forest.tally[7] = 0
         _kernels().settle_all(self.forest, rule)
+        self.rule = rule
 
     # -------------------------------------------------------------------------------------------------- vectors
 
@@ -148,14 +171,14 @@ class LinkGraph:
         """Learn vectors one after the other; `tell` hears how many have been learned."""
         ids, nodes = np.empty(points.n_rows, np.int64), np.empty(points.n_rows, np.int64)
         told: list[tuple[Int64Array, Int64Array]] = []
+        room = _Room()
         for start, stop in row_blocks(points):
             rows = _dense(points.block(start, stop))
             weights = points.block_weights(start, stop)
             part = slice(start, stop)
-            told += self._learn_block(rows, weights, rule, corrections, ids[part], nodes[part])
+            told += self._learn_block(rows, weights, rule, corrections, ids[part], nodes[part], room)
             if tell is not None:
                 tell(stop)
-        self._products = _NO_TABLE.ravel()
         events, joins = zip(*told, strict=True)
         return Answers(ids, nodes, np.concatenate(events), np.concatenate(joins))
 
@@ -175,10 +198,13 @@ class LinkGraph:
         corrections: Corrections,
         ids: Int64Array,
         nodes: Int64Array,
+        room: _Room | None = None,
     ) -> list[tuple[Int64Array, Int64Array]]:
         self._reserve(len(rows))
         rows, rows32 = np.asarray(rows, np.float64), np.asarray(rows, np.float32)
-        table, n_table = self._table(rows32)
+        table, n_table = self._table(rows32, room, n_spare=len(rows))
+        if n_table:
+            _kernels().forget_table(self.forest)
         if weights is None:
             weights = _NO_WEIGHTS
         told = []
@@ -203,13 +229,13 @@ class LinkGraph:
         return told
 
     def predict(self, points: Points, rule: LinkRule) -> tuple[Int64Array, Int64Array, Float64Array]:
-        """The id of each vector (n,) or -1, the slot of the nearest sub-cluster and their cosine."""
+        """The id of each vector (n,) or -1, the slot of the nearest sub-cluster and their cosine. Changes nothing."""
         ids, slots = np.empty(points.n_rows, np.int64), np.empty(points.n_rows, np.int64)
         cosines = np.empty(points.n_rows)
+        room = _Room()
         for start, stop in row_blocks(points):
             part = slice(start, stop)
-            self._predict_block(_dense(points.block(start, stop)), rule, ids[part], slots[part], cosines[part])
-        self._products = _NO_TABLE.ravel()
+            self._predict_block(_dense(points.block(start, stop)), rule, ids[part], slots[part], cosines[part], room)
         return ids, slots, cosines
 
     def predict_row(self, row: FloatArray, rule: LinkRule) -> tuple[int, int]:
@@ -219,10 +245,16 @@ class LinkGraph:
         return int(ids[0]), int(slots[0])
 
     def _predict_block(
-        self, rows: FloatArray, rule: LinkRule, ids: Int64Array, slots: Int64Array, cosines: Float64Array
+        self,
+        rows: FloatArray,
+        rule: LinkRule,
+        ids: Int64Array,
+        slots: Int64Array,
+        cosines: Float64Array,
+        room: _Room | None = None,
     ) -> None:
         rows, rows32 = np.asarray(rows, np.float64), np.asarray(rows, np.float32)
-        table, n_table = self._table(rows32)
+        table, n_table = self._table(rows32, room)
         _kernels().predict(rows, rows32, table, n_table, self._doubt, rule, self.forest, ids, slots, cosines)
 
     def cosines(self, row: Float64Array) -> Float64Array:
@@ -231,16 +263,16 @@ class LinkGraph:
         _kernels().exact_cosines(self.forest, row, out)
         return out
 
-    def _table(self, rows32: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], int]:
-        """Products of a block with all centroids, where that pays, with room for the nodes to come; how many nodes."""
-        n_nodes, n_rows = self.n_nodes, len(rows32)
-        if n_rows == 1 or self.forest.centroids.shape[1] * n_nodes < _TABLE_VALUES:
+    def _table(
+        self, rows32: npt.NDArray[np.float32], room: _Room | None, n_spare: int = 0
+    ) -> tuple[npt.NDArray[np.float32], int]:
+        """Products of a block with all centroids, where that pays, with `n_spare` columns more; how many nodes."""
+        if len(rows32) == 1:
             return _NO_TABLE, 0
-        _kernels().forget_table(self.forest)
-        shape = n_rows, n_nodes + n_rows
-        if self._products.size < shape[0] * shape[1]:
-            self._products = np.empty(2 * shape[0] * shape[1], np.float32)  # new pages cost as much as the product
-        table = self._products[: shape[0] * shape[1]].reshape(shape)
+        n_nodes = self.n_nodes
+        if self.n_features * n_nodes < _TABLE_VALUES:
+            return _NO_TABLE, 0
+        table = (room or _Room()).table(len(rows32), n_nodes + n_spare)
         np.matmul(rows32, self.forest.centroids[:n_nodes].T, out=table[:, :n_nodes])
         return table, n_nodes
 
@@ -261,7 +293,7 @@ class LinkGraph:
 
     def copy(self) -> LinkGraph:
         """A graph of its own with the same state."""
-        twin = LinkGraph(self.forest.sums.shape[1], 1)
+        twin = LinkGraph(self.n_features, 1, self.rule)
         twin.forest = self.forest
         twin._move(_forest(len(self.forest.nodes), self.forest.sums.shape[1]))
         twin.history, twin.joins = self.history.copy(), self.joins.copy()

@@ -21,6 +21,7 @@ from armillary.fitting.passes import Passes
 from armillary.fitting.stopping import RelativeGain, Stopping
 from armillary.kernels.contract import AffineRule
 from armillary.models._estimator import UnitVectorEstimator
+from armillary.models._turns import learning, reading
 from armillary.points import Points
 from armillary.validation import check_integer, check_number
 
@@ -115,28 +116,33 @@ class AffineMixture(DensityMixin, UnitVectorEstimator, ABC):
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture."""
 
+    @learning
     def fit_predict(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> IntArray:
         """`fit`; returns `labels_`."""
         return self.fit(X, y, sample_weight).labels_
 
+    @reading
     def predict(self, X: Any) -> IntArray:
         """The most probable component of each row of X (n,), int32."""
         points = self._points(X, is_new=False)
         with self._passes(points) as passes:
             return best_labels(passes, self._rule(points))
 
+    @reading
     def predict_proba(self, X: Any) -> FloatArray:
         """Responsibilities of the components for each row of X (n, K)."""
         points = self._points(X, is_new=False)
         with self._passes(points) as passes:
             return passes.responsibilities(self._rule(points))[0]
 
+    @reading
     def score_samples(self, X: Any) -> Float64Array:
         """Log density of each row of X (n,), in nats."""
         points = self._points(X, is_new=False)
         with self._passes(points) as passes:
             return passes.log_evidence(self._rule(points)) + self._log_base(points)
 
+    @reading
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Mean log density of the rows of X."""
         points = self._points(X, sample_weight, is_new=False)
@@ -144,11 +150,13 @@ class AffineMixture(DensityMixin, UnitVectorEstimator, ABC):
             evidence = passes.evidence(self._rule(points))
         return evidence / points.total_weight + self._log_base(points)
 
+    @reading
     def bic(self, X: Any) -> float:
         """Bayesian information criterion on X: lower is better."""
         n_rows = self._points(X, is_new=False).n_rows
         return -2.0 * n_rows * self.score(X) + self._n_parameters() * math.log(n_rows)
 
+    @reading
     def aic(self, X: Any) -> float:
         """Akaike information criterion on X: lower is better."""
         n_rows = self._points(X, is_new=False).n_rows

@@ -16,6 +16,7 @@ from armillary.geometry import sphere
 from armillary.kernels.contract import AffineRule
 from armillary.models import vmf_mixture as em
 from armillary.models._estimator import UnitVectorEstimator, counted_points
+from armillary.models._turns import reading
 from armillary.points import Points
 from armillary.random import generator
 from armillary.validation import check_choice, check_integer
@@ -35,6 +36,7 @@ class PredictiveMixture(DensityMixin, UnitVectorEstimator, ABC):
     def _points(self, X: Any, sample_weight: Any = None, *, is_new: bool) -> Points:
         return self._gate(X, sample_weight, is_new=is_new, make=counted_points)
 
+    @reading
     def score_samples(self, X: Any, *, density: str = "full") -> Float64Array:
         """Log predictive density of each row of X (n,), in nats with respect to the surface of the sphere.
 
@@ -50,11 +52,13 @@ class PredictiveMixture(DensityMixin, UnitVectorEstimator, ABC):
                 gains = plugin_gains(passes, self.weights_, self.means_, self.concentrations_)
         return gains - float(sphere.log_area(points.n_features))
 
+    @reading
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None, *, density: str = "full") -> float:
         """Mean log predictive density of the rows of X."""
         points = self._points(X, sample_weight, is_new=False)
         return float(np.average(self.score_samples(X, density=density), weights=points.weights))
 
+    @reading
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Float64Array, IntArray]:
         """Independent rows (n_samples, D) from the predictive density, in the order of their components (n_samples,).
 

@@ -46,6 +46,7 @@ from armillary.models import vmf_mixture as em
 from armillary.models._bayesian_vmf_fit import LEARN_EVERY, Ascent, Parameters, initial_state
 from armillary.models._mixture import best_labels
 from armillary.models._predictive_mixture import PredictiveMixture
+from armillary.models._turns import learning, reading
 from armillary.models._variational_parameters import initial_prior
 from armillary.models._variational_steps import take_batch
 from armillary.models._variational_vmf import State, count_clusters, learn_priors, objective, run_start, score_rule
@@ -283,6 +284,7 @@ class BayesianVonMisesFisherMixture(PredictiveMixture):
 
     # ------------------------------------------------------------------------------------------------------ fits
 
+    @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture to the rows of X (n, D), dense or CSR; `y` is ignored.
 
@@ -293,17 +295,17 @@ class BayesianVonMisesFisherMixture(PredictiveMixture):
         stream = Stream.of(self.random_state)
         sampled = parameters.is_gibbs
         fitted = (self._sampled if sampled else self._ascended)(points, parameters, stream)
-        self._publish(X, is_new=True, **fitted)
-        for name in _VARIATIONAL if sampled else _GIBBS:
-            if hasattr(self, name):  # of an earlier fit of the other kind
-                delattr(self, name)
+        # of an earlier fit of the other kind nothing stays
+        self._publish(X, is_new=True, without=_VARIATIONAL if sampled else _GIBBS, **fitted)
         return self
 
+    @learning
     def fit_predict(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> IntArray:
         """`fit`; returns `labels_`."""
         return self.fit(X, y, sample_weight).labels_
 
     @available_if(_learns_batches)  # type: ignore[untyped-decorator]
+    @learning
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn one mini-batch by a stochastic variational step (vmf_mixtures.md, 11); the first starts the fit.
 
@@ -422,18 +424,21 @@ class BayesianVonMisesFisherMixture(PredictiveMixture):
 
     # ----------------------------------------------------------------------------------------------- predictions
 
+    @reading
     def predict(self, X: Any) -> IntArray:
         """The most probable component of each row of X (n,), int32."""
         points = self._points(X, is_new=False)
         with self._passes(points) as passes:
             return best_labels(passes, score_rule(self._state()))
 
+    @reading
     def predict_proba(self, X: Any) -> FloatArray:
         """Responsibilities of the components for each row of X (n, K)."""
         points = self._points(X, is_new=False)
         with self._passes(points) as passes:
             return passes.responsibilities(score_rule(self._state()))[0]
 
+    @reading
     def score_samples(self, X: Any, *, density: str = "full") -> Float64Array:
         """Log predictive density of each row of X (n,), in nats with respect to the surface of the sphere.
 
@@ -462,7 +467,7 @@ class BayesianVonMisesFisherMixture(PredictiveMixture):
                 f"{math.exp(HIGHEST):.3g}: the rows there are equal. Drop copies, lower n_components, or keep a narrow "
                 "prior of concentrations with empirical_bayes=False.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _prior(self) -> MixturePrior:

@@ -41,6 +41,7 @@ from armillary.geometry import sphere
 from armillary.geometry.rotation import mean_rotation
 from armillary.kernels.contract import AffineRule, Kernels, Meeting, Tracks
 from armillary.models._estimator import UnitVectorEstimator, checked_points
+from armillary.models._turns import learning, reading
 from armillary.models.dp_vmf_means import birth_floor, check_max_angle, cluster_price
 from armillary.points import Points
 from armillary.statistics.directional import DirectionalStatistics
@@ -442,10 +443,14 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
         self.verbose = verbose
         self.callbacks = callbacks
 
+    @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and take the rows of X (n, D), dense or CSR, as the first step; `y` is ignored."""
         return self._step(X, sample_weight, None, is_new=True)
 
+    fit_predict = learning(ClusterMixin.fit_predict)  # so that the labels are those of this fit
+
+    @learning
     def partial_fit(
         self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None, *, rotation: ArrayLike | None = None
     ) -> Self:
@@ -456,12 +461,14 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
         """
         return self._step(X, sample_weight, rotation, is_new=not hasattr(self, "cluster_ids_"))
 
+    @learning
     def partial_fit_predict(
         self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None, *, rotation: ArrayLike | None = None
     ) -> IntArray:
         """`partial_fit`; returns the id of each row (n,), int64."""
         return self.partial_fit(X, y, sample_weight, rotation=rotation).labels_
 
+    @reading
     def predict(self, X: Any, *, reject: bool = False) -> IntArray:
         """The id of the nearest cluster of the last step for each row of X (n,), int64. Learns nothing.
 
@@ -473,6 +480,7 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
         parameters = self._parameters(points)
         return self._nearest(points, is_present, self._state(), parameters.floor if reject else -math.inf)
 
+    @reading
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Minus the sum of cosine distances of the rows of X to the clusters that `predict` gives: 0 is perfect."""
         points = self._points(X, sample_weight, is_new=False)
@@ -487,6 +495,7 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
             _, statistics = assignment.sweep(passes, AffineRule.cosines(known.directions))
         return min(0.0, float(np.vecdot(statistics.resultants, known.directions).sum()) - points.total_weight)
 
+    @reading
     def record(self, step: int | None = None) -> StepRecord:
         """Births, revivals and deaths of a step (counted from 1; None: the last), as far as `history_` goes back."""
         check_is_fitted(self)
@@ -578,7 +587,7 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
                 f"`drift_concentration` of {self._who} below 1 lets one row pull a remembered direction anywhere; got "
                 f"{drift:g}. It is (spread of a row / drift per step) squared; see the docstring.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         return parameters
 

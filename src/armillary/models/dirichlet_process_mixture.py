@@ -55,6 +55,7 @@ from armillary.models._dirichlet_process_fit import (
 )
 from armillary.models._estimator import UnitVectorEstimator
 from armillary.models._subclusters import HALVES, Halves, packed_halves, unpacked_halves
+from armillary.models._turns import learning, reading
 from armillary.points import Points
 from armillary.random import Stream
 from armillary.validation import check_choice, check_integer
@@ -249,6 +250,7 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
     # ------------------------------------------------------------------------------------------------ fitting
 
+    @learning
     def fit(self, X: Any, y: Any = None) -> Self:
         """Sample the posterior of the rows of X (n, D), dense, or CSR with component="vmf"; y is ignored."""
         points = self._points(X, is_new=True)
@@ -265,8 +267,10 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
             draws = run_chains(chains, parameters, n_sweeps, emitter)
             del chains  # they hold as much as the point estimate needs
             fitted = self._fitted(passes, component, draws)
-        self._publish_new(
+        self._publish(
             X,
+            is_new=True,
+            without=("covariances_", "concentrations_", *HALVES),  # what only another component has goes
             **fitted,
             spread_=spread,
             degrees_of_freedom_=parameters.degrees,
@@ -276,6 +280,7 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         self._warn_of_time(parameters, draws, n_sweeps)
         return self
 
+    @learning
     def resume(self, X: Any, n_samples: int = 0) -> Self:
         """Go on with the chains on the rows they were fitted to, for the draws still missing and `n_samples` more.
 
@@ -304,6 +309,7 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         self._warn_of_time(parameters, draws, n_sweeps)
         return self
 
+    @learning
     def fit_predict(self, X: Any, y: Any = None) -> IntArray:
         """`fit`; returns `labels_`."""
         return self.fit(X).labels_
@@ -349,6 +355,7 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         return {**fitted, "covariances_": found.laws.covariance}
 
     @property
+    @reading
     def sample_labels_(self) -> IntArray:
         """The draws kept (draws, n), int32, all of the first chain first; made anew whenever asked for."""
         check_is_fitted(self)
@@ -374,13 +381,6 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
             self._kept_draws(), self.trace_, self.chain_labels_, self.chain_pivots_, self.chain_alphas_, halves
         )
 
-    def _publish_new(self, X: Any, **fitted: Any) -> None:
-        """Publish a fit; what only another component has goes."""
-        for name in ("covariances_", "concentrations_", *HALVES):
-            if name not in fitted and hasattr(self, name):
-                delattr(self, name)
-        self._publish(X, is_new=True, **fitted)
-
     def _warn_of_time(self, parameters: Parameters, draws: Draws, n_sweeps: int) -> None:
         n_done = draws.trace.shape[1]
         if n_done < n_sweeps and parameters.n_kept(n_done) == 0:
@@ -389,7 +389,7 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
                 f"{self.max_seconds:g} ended it after {n_done}. No draw was kept: labels_ comes from the last state of "
                 "the chains, not from the posterior. Call resume to go on, or raise max_seconds.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     # ------------------------------------------------------------------------------------------------ use
@@ -426,18 +426,21 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
     def _rule(self) -> MixtureRule:
         return score_rule(self._component(), self._laws(), np.log(self.weights_))
 
+    @reading
     def predict(self, X: Any) -> IntArray:
         """The most probable cluster of each row of X (n,), int32, under the weights, means and covariances fitted."""
         points = self._points(X, is_new=False)
         with self._passes(points) as passes:
             return best_clusters(passes, self._rule()).astype(np.int32)
 
+    @reading
     def predict_proba(self, X: Any) -> Float64Array:
         """The probability of each cluster for each row of X (n, K)."""
         points = self._points(X, is_new=False)
         with self._passes(points) as passes:
             return responsibilities(passes, self._rule())
 
+    @reading
     def score_samples(self, X: Any) -> Float64Array:
         """Log density of each row of X (n,), in nats: the clusters fitted, and the prior for those not seen yet.
 
@@ -451,10 +454,12 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         with self._passes(points) as passes:
             return log_evidence(passes, self._rule(), lambda rows: log_rest + prior(rows))
 
+    @reading
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log density of the rows of X."""
         return float(self.score_samples(X).mean())
 
+    @reading
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Float64Array, IntArray]:
         """Rows (n, D) from the mixture fitted, and their clusters (n,): -1 for rows of a cluster not seen yet."""
         n_samples = check_integer(n_samples, "n_samples", self._who, low=1)
@@ -471,6 +476,7 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
     # ------------------------------------------------------------------------------------------------ looking
 
+    @reading
     def principal_axes(self) -> tuple[Float64Array, Float64Array]:
         """Variances (K, p), largest first, and their unit directions (K, p, D), of each cluster.
 
@@ -489,11 +495,13 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=2)[..., None], axis=2)
         return variances, axes * np.copysign(1.0, largest)
 
+    @reading
     def condition_numbers(self) -> Float64Array:
         """Largest over smallest variance (K,) of each cluster: 1 for a round one."""
         variances = self.principal_axes()[0]
         return np.asarray(variances[:, 0] / variances[:, -1])
 
+    @reading
     def tangent_coordinates(self, X: Any, cluster: int) -> Float64Array:
         """The rows of X (n, D) in the principal axes of a cluster (n, p): the first coordinate is along its longest.
 
@@ -505,6 +513,7 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         axes = self.principal_axes()[1][cluster]
         return coordinates(points, self.means_[cluster], axes, is_curved=self.component == "tangent_gaussian")
 
+    @reading
     def convergence(self) -> Convergence:
         """Split R-hat and effective sample size of the number of clusters and of the log joint, after the burn-in."""
         check_is_fitted(self)

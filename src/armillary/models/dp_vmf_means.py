@@ -32,6 +32,7 @@ from armillary.fitting.silhouette import mean_silhouette
 from armillary.fitting.stopping import GainPerRow
 from armillary.kernels.contract import AffineRule
 from armillary.models._estimator import UnitVectorEstimator
+from armillary.models._turns import learning, reading
 from armillary.points import Points
 from armillary.random import Stream
 from armillary.statistics.directional import DirectionalStatistics
@@ -296,6 +297,7 @@ class DPvMFMeans(ClusterMixin, UnitVectorEstimator):
         self.verbose = verbose
         self.callbacks = callbacks
 
+    @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the clusters of the rows of X (n, D), dense or CSR; `y` is ignored."""
         is_warm = bool(self.warm_start) and hasattr(self, "cluster_centers_")
@@ -333,6 +335,9 @@ class DPvMFMeans(ClusterMixin, UnitVectorEstimator):
         self._publish(X, is_new=not is_warm, **fitted, n_iter_=run.n_steps, n_steps_=0)
         return self
 
+    fit_predict = learning(ClusterMixin.fit_predict)  # so that the labels are those of this fit
+
+    @learning
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn one batch: one sweep over its rows, which may open clusters, then directions of all rows so far.
 
@@ -359,6 +364,7 @@ class DPvMFMeans(ClusterMixin, UnitVectorEstimator):
         )
         return self
 
+    @reading
     def predict(self, X: Any, *, reject: bool = False) -> IntArray:
         """The nearest cluster of each row of X (n,), int32; with `reject`, -1 for rows beyond `max_angle` of all."""
         points = self._points(X, is_new=False)
@@ -368,6 +374,7 @@ class DPvMFMeans(ClusterMixin, UnitVectorEstimator):
             passes.assign(score_rule(self._state(), floor), labels)
         return labels
 
+    @reading
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Minus the sum of cosine distances of the rows of X to their directions: higher is better, 0 is perfect."""
         points = self._points(X, sample_weight, is_new=False)
@@ -376,6 +383,7 @@ class DPvMFMeans(ClusterMixin, UnitVectorEstimator):
             _, statistics = assignment.sweep(passes, score_rule(self._state()))
         return min(0.0, objective(self.cluster_centers_, statistics, price=0.0) - points.total_weight)
 
+    @reading
     def similarities(self, X: Any) -> FloatArray:
         """Cosine similarity of each row to each direction (n, K), in the dtype of the rows."""
         points = self._points(X, is_new=False)

@@ -49,6 +49,7 @@ from armillary.models._hierarchical_vmf_fit import Ascent, Parameters, State, in
 from armillary.models._mixture import best_labels
 from armillary.models._predictive_mixture import PredictiveMixture
 from armillary.models._tree_view import TreeNode, merges, nested_json, newick, tree_nodes
+from armillary.models._turns import learning, reading
 from armillary.random import Stream
 from armillary.statistics.directional import DirectionalStatistics
 from armillary.validation import check_integer
@@ -251,6 +252,7 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
 
     # ------------------------------------------------------------------------------------------------------ fits
 
+    @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture to the rows of X (n, D), dense or CSR; `y` is ignored."""
         points = self._points(X, sample_weight, is_new=True)
@@ -290,12 +292,14 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
         )
         return self
 
+    @learning
     def fit_predict(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> IntArray:
         """`fit`; returns `labels_`."""
         return self.fit(X, y, sample_weight).labels_
 
     # ------------------------------------------------------------------------------------------------ predictions
 
+    @reading
     def predict(self, X: Any, *, level: int | None = None) -> IntArray:
         """The most probable leaf of each row of X (n,), as a component: its place in `means_`, int32.
 
@@ -313,6 +317,7 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
             best = passes.map_rows(self._rule(), lambda scores: _best_group(scores, membership))
         return names[best.astype(np.int64)].astype(np.int32)
 
+    @reading
     def predict_proba(self, X: Any, *, level: int | None = None) -> FloatArray:
         """Responsibilities of the leaves for each row of X (n, L), or of the nodes `level_nodes(level)` of a level."""
         points = self._points(X, is_new=False)
@@ -324,34 +329,41 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
     # ---------------------------------------------------------------------------------------------------- the tree
 
     @property
+    @reading
     def tree_(self) -> list[TreeNode]:
         """The nodes in order."""
         return tree_nodes(self._tree(), self.node_means_, self.node_concentrations_, self.weights_, self.counts_)
 
     @property
+    @reading
     def children_(self) -> Nodes:
         """The children of inner nodes, as scikit-learn numbers them."""
         return merges(self._tree())
 
     @property
+    @reading
     def leaves_(self) -> Nodes:
         """The node of each component (L,)."""
         return self._tree().leaves
 
     @property
+    @reading
     def node_means_(self) -> Float64Array:
         """Unit directions of all nodes (J, D)."""
         return self._of_nodes(self.means_, self.inner_means_)
 
     @property
+    @reading
     def node_concentrations_(self) -> Float64Array:
         """Mean concentrations of all nodes (J,)."""
         return self._of_nodes(self.concentrations_, self.inner_concentrations_)
 
+    @reading
     def level_nodes(self, level: int) -> Nodes:
         """The numbers of the nodes that rows can be in at this depth: those there, and leaves that end above it."""
         return np.unique(self._nodes_of_leaves(level))
 
+    @reading
     def top_features(
         self, n: int = 10, feature_names: ArrayLike | None = None, *, beside_parent: bool = False
     ) -> npt.NDArray[Any]:
@@ -376,6 +388,7 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
             directions = np.where(tree.parents[:, None] >= 0, directions - above, directions)
         return names[np.argsort(-directions, axis=1, kind="stable")[:, :n]]
 
+    @reading
     def nearest_rows(self, X: Any, n: int = 5) -> npt.NDArray[np.int64]:
         """The rows of X with the largest cosines to the direction of each node, nearest first: (J, n)."""
         points = self._points(X, is_new=False)
@@ -388,6 +401,7 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
         best = np.argsort(-cosines, axis=0, kind="stable")[:n]
         return np.take_along_axis(rows, best, axis=0).T
 
+    @reading
     def to_newick(self, names: Sequence[str] | None = None) -> str:
         """The tree as Newick text; a branch is as long as the angle between its two directions, in radians.
 
@@ -408,6 +422,7 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
         lengths = [float(angle) if known else None for angle, known in zip(angles, is_known, strict=True)]
         return newick(tree, [str(name) for name in names], lengths)
 
+    @reading
     def to_json(
         self,
         *,
@@ -496,7 +511,7 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
                 f"{math.exp(HIGHEST):.3g}: the rows there are equal. Drop copies, take a smaller tree, or keep a "
                 "narrow prior of concentrations with empirical_bayes=False.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
 

@@ -25,6 +25,7 @@ from armillary.fitting.passes import Passes
 from armillary.fitting.stopping import RelativeGain
 from armillary.kernels.contract import AffineRule
 from armillary.models._mixture import AffineMixture, check_n_components, check_runs, count_clusters
+from armillary.models._turns import learning
 from armillary.points import Points, as_count_points
 from armillary.random import Stream
 from armillary.statistics.directional import DirectionalStatistics
@@ -158,6 +159,7 @@ class MultinomialMixture(AffineMixture):
         self.verbose = verbose
         self.callbacks = callbacks
 
+    @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture to the rows of X (n, D), counts, dense or CSR; `y` is ignored."""
         points = self._points(X, sample_weight, is_new=True)

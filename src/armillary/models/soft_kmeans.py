@@ -31,6 +31,7 @@ from armillary.models._mixture import (
     count_clusters,
     log_shares,
 )
+from armillary.models._turns import learning
 from armillary.models.vmf_mixture import STARTS
 from armillary.points import Points
 from armillary.random import Stream
@@ -152,6 +153,7 @@ class SoftKMeans(AffineMixture):
         self.verbose = verbose
         self.callbacks = callbacks
 
+    @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture to the rows of X (n, D), dense or CSR; `y` is ignored."""
         points = self._points(X, sample_weight, is_new=True)

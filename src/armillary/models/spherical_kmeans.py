@@ -26,6 +26,7 @@ from armillary.fitting.passes import Passes
 from armillary.fitting.stopping import RelativeGain
 from armillary.kernels.contract import AffineRule
 from armillary.models._estimator import UnitVectorEstimator
+from armillary.models._turns import learning, reading
 from armillary.points import Points
 from armillary.random import Stream
 from armillary.statistics.directional import DirectionalStatistics
@@ -251,6 +252,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self.verbose = verbose
         self.callbacks = callbacks
 
+    @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the directions of the rows of X (n, D), dense or CSR; `y` is ignored."""
         points = self._points(X, sample_weight, is_new=True)
@@ -291,6 +293,10 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         )
         return self
 
+    fit_predict = learning(ClusterMixin.fit_predict)  # so that the labels are those of this fit
+    fit_transform = learning(TransformerMixin.fit_transform)
+
+    @learning
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn one batch: label its rows by the present directions, then add them to the resultants.
 
@@ -323,6 +329,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         )
         return self
 
+    @reading
     def predict(self, X: Any) -> IntArray:
         """The cluster of each row of X (n,), int32."""
         points = self._points(X, is_new=False)
@@ -331,12 +338,14 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             passes.assign(score_rule(self._state()), labels)
         return labels
 
+    @reading
     def transform(self, X: Any) -> FloatArray:
         """Cosine similarity of each row to each direction (n, K), in the dtype of the rows."""
         points = self._points(X, is_new=False)
         with self._passes(points) as passes:
             return passes.scores(score_rule(self._state()))
 
+    @reading
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Minus the inertia of X: higher is better, 0 is perfect."""
         points = self._points(X, sample_weight, is_new=False)
@@ -362,7 +371,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
                 f"{self._who} filled only {n_filled} of n_clusters={self.n_clusters} clusters; X may have fewer "
                 "distinct rows. Lower n_clusters.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     @property

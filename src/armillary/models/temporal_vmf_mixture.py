@@ -67,6 +67,7 @@ from armillary.models._temporal_vmf import (
     update_weights,
 )
 from armillary.models._temporal_vmf_fit import Ascent, Parameters
+from armillary.models._turns import learning, reading
 from armillary.points import Points
 from armillary.random import Stream
 from armillary.statistics.directional import DirectionalStatistics
@@ -254,6 +255,7 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
 
     # ------------------------------------------------------------------------------------------------------ fits
 
+    @learning
     def fit(
         self,
         X: Any,
@@ -307,6 +309,7 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         )
         return self
 
+    @learning
     def fit_predict(
         self,
         X: Any,
@@ -318,6 +321,7 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         """`fit`; returns `labels_`."""
         return self.fit(X, y, times, sample_weight, slices).labels_
 
+    @learning
     def partial_fit(self, X: Any, y: Any = None, time: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn the slice that comes next in a stream: the forward pass alone, with memory that does not grow.
 
@@ -370,6 +374,7 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
 
     # ----------------------------------------------------------------------------------------------- predictions
 
+    @reading
     def predict(self, X: Any, times: Any = None) -> IntArray:
         """The most probable component of each row of X (n,), int32.
 
@@ -379,11 +384,13 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         with self._located(X, times) as passes:
             return slice_labels(passes, vars(self))
 
+    @reading
     def predict_proba(self, X: Any, times: Any = None) -> FloatArray:
         """Responsibilities of the components for each row of X (n, K); `times` as in `predict`."""
         with self._located(X, times) as passes:
             return passes.rows(lambda number, rows: rows.responsibilities(slice_rule(vars(self), number))[0])
 
+    @reading
     def score_samples(self, X: Any, times: Any = None, *, density: str = "full") -> Float64Array:
         """Log predictive density of each row of X (n,), in nats with respect to the surface of the sphere.
 
@@ -400,6 +407,7 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
             gains = passes.rows(task)
             return gains - float(sphere.log_area(self.n_features_in_))
 
+    @reading
     def score(
         self,
         X: Any,
@@ -414,6 +422,7 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         points = self._points(X, sample_weight, is_new=False)
         return float(np.average(self.score_samples(X, times, density=density), weights=points.weights))
 
+    @reading
     def score_next_samples(self, X: Any, n_steps: int = 1, *, density: str = "full") -> Float64Array:
         """Log predictive density (n,) of rows of a slice that comes `n_steps` after the last one.
 
@@ -430,6 +439,7 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
             gains = self._gains(passes, weights, self.means_[-1], nv.natural_lengths(natural), is_full=is_full)
         return gains - float(sphere.log_area(points.n_features))
 
+    @reading
     def score_next(
         self,
         X: Any,
@@ -443,6 +453,7 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         points = self._points(X, sample_weight, is_new=False)
         return float(np.average(self.score_next_samples(X, n_steps, density=density), weights=points.weights))
 
+    @reading
     def sample(
         self, n_samples: int = 1, time: Any = None, random_state: RandomState = None
     ) -> tuple[Float64Array, IntArray]:
@@ -458,11 +469,13 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
 
     # ------------------------------------------------------------------------------------------------ descriptions
 
+    @reading
     def trajectories(self) -> Trajectories:
         """The path of each component's mean direction over the slices, and how far it went."""
         check_is_fitted(self)
         return Trajectories.of(self.times_, self.means_)
 
+    @reading
     def top_features(self, n: int = 10, feature_names: Any = None) -> npt.NDArray[Any]:
         """The features with the largest entries of each mean direction, largest first: (T, K, n), objects.
 

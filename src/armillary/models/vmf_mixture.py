@@ -39,6 +39,7 @@ from armillary.models._mixture import (
     count_clusters,
     log_shares,
 )
+from armillary.models._turns import learning, reading
 from armillary.points import Points
 from armillary.random import Stream, generator
 from armillary.statistics.directional import DirectionalStatistics
@@ -308,6 +309,7 @@ class VonMisesFisherMixture(AffineMixture):
         self.verbose = verbose
         self.callbacks = callbacks
 
+    @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture to the rows of X (n, D), dense or CSR; `y` is ignored."""
         points = self._points(X, sample_weight, is_new=True)
@@ -349,6 +351,7 @@ class VonMisesFisherMixture(AffineMixture):
         )
         return self
 
+    @reading
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Float64Array, IntArray]:
         """Rows (n_samples, D) drawn from the mixture, in the order of their components (n_samples,)."""
         check_is_fitted(self)
@@ -389,5 +392,5 @@ class VonMisesFisherMixture(AffineMixture):
                 f"{largest:.3g}: the rows there are equal or nearly so. Lower n_components, raise prior_strength, or "
                 "drop copies.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )

@@ -10,6 +10,7 @@ Equal models give equal bytes.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
 import json
@@ -108,6 +109,7 @@ def _described(model: Any) -> tuple[dict[str, Json], dict[str, Array]]:
             f"save takes a fitted model of one of the classes {', '.join(MODELS)}; got an object of type {name}. "
             "Only these come back from a file as they were; a subclass would come back as its parent."
         )
+    model = copy.copy(model)  # as it is now: another thread may be teaching it
     values = fitted_attributes(model)
     if not values:
         raise ArchiveError(f"save takes a fitted model; this {name} has no fitted attributes. Call fit first.")

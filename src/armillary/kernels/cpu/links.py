@@ -176,13 +176,19 @@ def _products(forest, rows32, table, n_table, r, start):
 
 
 @kernel
-def _nearest(forest, row, row32, scores, doubt):
-    """The node with the largest cosine (tie: the oldest), and that cosine. `scores` are the row's filter products."""
+def _refresh(forest, row32, scores):
+    """Make the products of a row anew with the nodes that changed since they were made ahead."""
     n_nodes = forest.tally[_N_NODES]
     for f in range(forest.tally[_N_FRESH]):
         slot = forest.fresh[f]
         if slot < n_nodes:
             scores[slot] = _filter_dot(forest.centroids[slot], row32)
+
+
+@kernel
+def _nearest(forest, row, scores, doubt):
+    """The node with the largest cosine (tie: the oldest), and that cosine. `scores` are the row's filter products."""
+    n_nodes = forest.tally[_N_NODES]
     best, top = -1, -np.inf
     if n_nodes == 0:
         return best, top
@@ -738,7 +744,8 @@ def learn(start, rows, rows32, weights, table, n_table, doubt, rule, forest, cor
             if rule.max_idle > 0 and forest.tally[_N_VECTORS] >= forest.tally[_EXPIRY]:
                 _forget_idle(forest, rule, log)
         scores = _products(forest, rows32, table, n_table, r, start)
-        nearest, cosine = _nearest(forest, row, rows32[r], scores, doubt)
+        _refresh(forest, rows32[r], scores)
+        nearest, cosine = _nearest(forest, row, scores, doubt)
         if weight > 0.0:
             i = _place(forest, rule, row, weight, nearest, cosine, log)
             if rule.merges_clusters:
@@ -751,8 +758,20 @@ def learn(start, rows, rows32, weights, table, n_table, doubt, rule, forest, cor
 
 @kernel
 def predict(rows, rows32, table, n_table, doubt, rule, forest, ids, slots, cosines):
-    """The answer to each vector, its nearest node and their cosine. Changes nothing."""
+    """The answer to each vector, its nearest node and their cosine.
+
+    Reads the forest and writes nothing into it, so that many threads may ask at once: the room for products belongs to
+    the call (a small one costs 0.1 us), and is made from centroids as they are, whatever `fresh` says.
+    """
+    n_nodes = forest.tally[_N_NODES]
+    ahead = np.empty((0 if n_table else min(LINK_GROUP, rows.shape[0]), n_nodes), np.float32)
     for r in range(rows.shape[0]):
-        scores = _products(forest, rows32, table, n_table, r, 0)
-        slots[r], cosines[r] = _nearest(forest, rows[r], rows32[r], scores, doubt)
+        if n_table:
+            scores = table[r]
+        else:
+            place = r % LINK_GROUP
+            if place == 0:
+                _filter_rows(forest.centroids, n_nodes, rows32[r : r + LINK_GROUP], ahead)
+            scores = ahead[place]
+        slots[r], cosines[r] = _nearest(forest, rows[r], scores, doubt)
         ids[r] = _answer(forest, rule, slots[r], cosines[r])

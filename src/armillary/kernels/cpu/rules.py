@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from threading import RLock
@@ -26,6 +27,8 @@ _CIRCLE_DOUBT = 1e-6
 
 _T = TypeVar("_T")
 _making = RLock()
+if hasattr(os, "register_at_fork"):  # a child never finds it held by a thread that it does not have
+    os.register_at_fork(before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release)
 
 
 class _made_once(cached_property[_T]):  # noqa: N801 (a decorator)
