@@ -36,6 +36,8 @@ _SCORE_ROWS = 1024
 _LLOYD_STEPS = 10
 # Rows that are equal but for rounding have no spread.
 _LEAST_SPREAD = 1e-6
+# Rows that tell the spread of a cluster, one number for all directions, to a tenth or two.
+_ENOUGH_ROWS = 4
 
 
 def score_rule(component: Component, laws: Parameters, log_weights: Float64Array) -> MixtureRule:
@@ -189,12 +191,13 @@ def rough_labels(passes: Passes, n_clusters: int, generator: np.random.Generator
 def typical_spread(clusters: Clusters, otherwise: float) -> float:
     """The median over clusters of the root mean squared chord in each tangent direction, in radians.
 
-    Of clusters with at least D + 1 rows; `otherwise` where there is none, or where their rows are all equal.
+    Of clusters with more than 4 rows, or D if that is less: a mean over directions needs no more rows in more of them.
+    `otherwise` where there is none, or where their rows are all equal.
     """
     sets, n_features = clusters.sets(), clusters.passes.points.n_features
     means = sets.totals() / sets.counts[:, None]
     # the mean of |x - m|^2 of unit rows
-    chords = np.maximum(1.0 - np.vecdot(means, means), 0.0)[sets.counts > n_features]
+    chords = np.maximum(1.0 - np.vecdot(means, means), 0.0)[sets.counts > min(n_features, _ENOUGH_ROWS)]
     spread = float(np.sqrt(np.median(chords) / (n_features - 1.0))) if len(chords) else 0.0
     return spread if spread > _LEAST_SPREAD else otherwise
 
