@@ -18,6 +18,7 @@ from armillary.exceptions import InputError, ParameterError
 from armillary.fitting.dirichlet_process import Clusters, rough_labels, typical_spread
 from armillary.fitting.events import Emitter
 from armillary.fitting.kept_draws import KeptDraws
+from armillary.fitting.numbered_rows import memory_for
 from armillary.fitting.passes import Passes
 from armillary.models._dirichlet_process_chains import (
     AlphaPrior,
@@ -208,15 +209,15 @@ def first_partition(passes: Passes, parameters: Parameters, stream: Stream, numb
     n_rows = passes.points.n_rows
     generator = stream.generator("dp start", number)
     if isinstance(parameters.init, np.ndarray):
-        return Clusters(passes, parameters.init)
+        return Clusters(passes, parameters.init, memory_for(n_rows))
     if isinstance(parameters.init, int):
-        return Clusters(passes, rough_labels(passes, parameters.init, generator))
+        return Clusters(passes, rough_labels(passes, parameters.init, generator), memory_for(n_rows))
     if parameters.init == "one":
-        return Clusters(passes, np.zeros(n_rows, dtype=np.int32))
+        return Clusters(passes, np.zeros(n_rows, dtype=np.int32), memory_for(n_rows))
     n_clusters = n_seeds(n_rows)
     if parameters.sampler == "finite":
         n_clusters = min(n_clusters, parameters.n_components)
-    return Clusters(passes, rough_labels(passes, n_clusters, generator))
+    return Clusters(passes, rough_labels(passes, n_clusters, generator), memory_for(n_rows))
 
 
 def guess_spread(passes: Passes, parameters: Parameters, stream: Stream) -> float:
@@ -307,7 +308,7 @@ def restored_chains(
     chains = []
     first = 0
     for number, labels in enumerate(draws.chain_labels):
-        clusters = Clusters(passes, labels)
+        clusters = Clusters(passes, labels, memory_for(len(labels)))
         pivots = draws.chain_pivots[first : first + len(clusters)] if len(draws.chain_pivots) else None
         first += len(clusters)
         setting = make_setting(passes, parameters, component, stream, number)
