@@ -50,7 +50,7 @@ def test_the_objective_does_not_fall(spread, concentration):
     rows, _ = two_groups(4, 10.0 * spread, spread, seed=1)
     trace = []
     model = VonMisesFisherMixture(
-        3, concentration=concentration, tol=0.0, max_iter=30, random_state=0, callbacks=lambda event: trace.append(event)
+        3, concentration=concentration, tol=0.0, max_iter=30, random_state=0, callbacks=trace.append
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -100,7 +100,6 @@ class LogLaw:
             weights.append(thin[is_kept] / thin[is_kept].sum())
         return _padded(nodes, weights)
 
-
     def nodes_for_densities(self) -> tuple[Float64Array, Float64Array]:
         """Nodes and weights (G, K) for densities of rows anywhere on the sphere; short lists end in weights of 0.
 

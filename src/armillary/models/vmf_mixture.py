@@ -121,9 +121,7 @@ def initial_state(passes: Passes, parameters: Parameters, stream: Stream, restar
         scatter = float(np.vecdot(offsets, offsets).mean())
         # one direction, or equal ones, have no scatter
         concentration = max(concentration, 1.0 / scatter if scatter > parameters.length_gap else 0.0)
-    return State(
-        np.full(n_components, -math.log(n_components)), directions, np.full(n_components, concentration), None
-    )
+    return State(np.full(n_components, -math.log(n_components)), directions, np.full(n_components, concentration), None)
 
 
 def score_rule(state: State) -> AffineRule:
