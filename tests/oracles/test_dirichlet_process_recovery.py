@@ -19,6 +19,8 @@ DIMENSIONS = (2, 3, 5, 10, 20, 35, 50)
 N_ROWS = (30, 60, 120, 300, 1000, 3000)
 # Beyond this length of the noise, 37 degrees from the direction, clusters overlap with what lies between them.
 MOST_NOISE = 0.75
+# A chain draws partitions, and does not climb to the best: one with an odd row or two on their own is as good as any.
+CHANCE = 3.0
 QUICK = [
     (2, 30, 0.15),
     (3, 120, 0.05),
@@ -58,7 +60,7 @@ def is_found(dimension, n_each, noise, seed):
     if model.n_clusters_ == 3 and adjusted_rand_score(truth, model.labels_) > 0.99:
         return True
     case = f"D={dimension}, {n_each} rows each, noise {noise}, seed {seed}: {model.n_clusters_} clusters"
-    assert log_posterior(model, rows, model.labels_) >= log_posterior(model, rows, truth), case
+    assert log_posterior(model, rows, model.labels_) >= log_posterior(model, rows, truth) - CHANCE, case
     return False
 
 
