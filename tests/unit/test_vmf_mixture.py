@@ -556,7 +556,7 @@ def test_a_hard_component_that_loses_its_rows_is_left_alone():
 
 
 def bound(dimension):
-    return float(vmf.concentration_from_resultant(dimension, 1.0 - 1e-6))
+    return float(vmf.concentration_from_resultant(dimension, 1.0 - 1e-12))
 
 
 def test_copies_are_held_at_a_bound_and_that_is_said():
@@ -569,7 +569,7 @@ def test_copies_are_held_at_a_bound_and_that_is_said():
         model.fit(rows)
     assert len(caught) == 1
     assert str(caught[0].message) == (
-        "VonMisesFisherMixture holds the concentration of component 0 at its bound 1e+06: the rows there are equal or "
+        "VonMisesFisherMixture holds the concentration of component 0 at its bound 1e+12: the rows there are equal or "
         "nearly so. Lower n_components, raise prior_strength, or drop copies."
     )
     assert caught[0].filename == __file__

@@ -16,7 +16,10 @@ everything here takes either.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +38,25 @@ from armillary.distributions.log_concentration import (
 
 # A mean direction shorter than 1 by less than rounding would have an infinite concentration.
 _LEAST_GAP = 2.0**-52
+
+
+class PredictiveNodes(NamedTuple):
+    """q(kappa) of K components as weighted nodes that serve densities of rows anywhere on the sphere."""
+
+    concentrations: Float64Array  # (G, K)
+    weights: Float64Array  # (G, K)
+    pulls: Float64Array  # (G, K): there mu is vMF with the natural vector pull R + C_0 mu_0
+
+    def select(self, components: npt.NDArray[np.int64]) -> PredictiveNodes:
+        """Some components, in the order given."""
+        return PredictiveNodes(*(part[:, components] for part in self))
+
+
+def _nodes_of(law: LogLaw, pulls: Float64Array | None) -> PredictiveNodes:
+    """With directions of their own, that see one pull (K,) at all nodes, or with ones that follow kappa."""
+    nodes, weights = law.nodes_for_densities()
+    kappa = np.exp(nodes)
+    return PredictiveNodes(kappa, weights, kappa if pulls is None else np.repeat(pulls[None], len(kappa), axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +78,13 @@ class ComponentFactors:
     log_h: Float64Array  # (K,) E[log H(kappa)], or what stands for it
     log_entropies: Float64Array  # (K,) of log kappa
     direction_concentrations: Float64Array  # (K,) of the vMF law of mu, or of the one with the same mean
-    nodes: Float64Array  # (G, K) of kappa, for predictions
-    node_weights: Float64Array  # (G, K)
-    node_pulls: Float64Array  # (G, K): there mu is vMF with the natural vector pull R + C_0 mu_0
+    pulls: Float64Array  # (K,) directions that do not follow kappa have the natural vectors pull R + C_0 mu_0
+    make_nodes: Callable[[], PredictiveNodes]  # for predictions: no step of a fit asks for them
+
+    @cached_property
+    def nodes(self) -> PredictiveNodes:
+        """q(kappa) as weighted nodes, for predictions."""
+        return self.make_nodes()
 
     @property
     def mean_directions(self) -> Float64Array:
@@ -91,10 +117,10 @@ class ComponentFactors:
     def select(self, components: npt.NDArray[np.int64]) -> ComponentFactors:
         """Some components, in the order given."""
         chosen = {name: getattr(self, name)[components] for name in _BY_COMPONENT}
-        at_nodes = {name: getattr(self, name)[:, components] for name in _BY_NODE}
         if self.mean_direction.ndim == 2:
             chosen["mean_direction"] = self.mean_direction[components]
-        return replace(self, **chosen, **at_nodes)
+        made = self.make_nodes
+        return replace(self, **chosen, make_nodes=lambda: made().select(components))
 
     def _combined(self, coefficients: Float64Array) -> Float64Array:
         vectors = coefficients[:, :1] * self.resultants
@@ -102,9 +128,8 @@ class ComponentFactors:
         return vectors
 
 
-_BY_NODE = ("nodes", "node_weights", "node_pulls")
 _BY_COMPONENT = tuple(
-    field.name for field in fields(ComponentFactors) if field.name not in ("mean_direction", *_BY_NODE)
+    field.name for field in fields(ComponentFactors) if field.name not in ("mean_direction", "make_nodes")
 )
 
 
@@ -127,7 +152,7 @@ def joint_factors(
         direction_coefficients=np.stack([by_power[1], c * by_power[0]], axis=1),
         natural_coefficients=np.stack([by_power[2], c * by_power[1]], axis=1),
         direction_entropies=law.mean(np.asarray(vmf.relative_entropy(target.dimension, length))),
-        node_pulls=made.nodes,
+        make_nodes=lambda: _nodes_of(law, None),
     )
     lengths = np.minimum(made.mean_lengths, 1.0 - _LEAST_GAP)
     like = np.asarray(bessel.concentration_from_resultant(target.dimension, lengths))
@@ -138,7 +163,7 @@ def factorised_directions(
     factors: ComponentFactors, counts: Float64Array, resultants: Float64Array, prior: MixturePrior
 ) -> ComponentFactors:
     """The best q(mu), for the q(kappa) of `factors` (vmf_mixtures.md, 5.3)."""
-    new = _directions(counts, resultants, prior, factors.concentrations)
+    new, made = _directions(counts, resultants, prior, factors.concentrations), factors.make_nodes
     return replace(
         factors,
         resultants=new.resultants,
@@ -147,7 +172,8 @@ def factorised_directions(
         natural_coefficients=factors.concentrations[:, None] * new.direction_coefficients,
         direction_entropies=new.direction_entropies,
         direction_concentrations=new.direction_concentrations,
-        node_pulls=new.node_pulls,
+        pulls=new.pulls,
+        make_nodes=lambda: made()._replace(pulls=np.repeat(new.pulls[None], len(made().pulls), axis=0)),
     )
 
 
@@ -206,9 +232,8 @@ def _bare(resultants: Float64Array, prior: MixturePrior) -> ComponentFactors:
         log_h=nothing,
         log_entropies=nothing,
         direction_concentrations=nothing,
-        nodes=np.zeros((0, n_components)),
-        node_weights=np.zeros((0, n_components)),
-        node_pulls=nothing[None],
+        pulls=nothing,
+        make_nodes=lambda: PredictiveNodes(*np.zeros((3, 0, n_components))),
     )
 
 
@@ -225,14 +250,13 @@ def _directions(
         direction_coefficients=slope[:, None] * np.stack([concentrations, c], axis=1),
         direction_entropies=np.asarray(vmf.relative_entropy(target.dimension, length)),
         direction_concentrations=length,
-        node_pulls=concentrations[None],
+        pulls=concentrations,
     )
 
 
 def _with_law(factors: ComponentFactors, law: LogLaw) -> ComponentFactors:
     """The same directions with this law of kappa, independent of them."""
-    nodes, node_weights = law.thinned()
-    concentrations = law.concentrations
+    concentrations, pulls = law.concentrations, factors.pulls
     return replace(
         factors,
         natural_coefficients=concentrations[:, None] * factors.direction_coefficients,
@@ -242,8 +266,5 @@ def _with_law(factors: ComponentFactors, law: LogLaw) -> ComponentFactors:
         log_variances=law.log_variances,
         log_h=law.log_h,
         log_entropies=law.entropies,
-        nodes=np.exp(nodes),
-        node_weights=node_weights,
-        # directions of their own do not follow kappa: one pull for all nodes
-        node_pulls=np.repeat(factors.node_pulls[:1], len(nodes), axis=0),
+        make_nodes=lambda: _nodes_of(law, pulls),
     )

@@ -14,7 +14,7 @@ few operations on arrays. Where sets are asked for, rows (n, D) are one set. q i
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,19 @@ Parameters: TypeAlias = Any
 # Sets, or rows (n, D) of one.
 Sets: TypeAlias = "RowSets | Float64Array"
 T = TypeVar("T", bound=Any)
+
+
+class CentresAndVariances(NamedTuple):
+    """What pairs of clusters are chosen by."""
+
+    centres: Float64Array  # (G, D)
+    variances: Float64Array  # (G,) in each direction
+
+
+class Evidences(NamedTuple):
+    """Log marginal likelihoods of sets without pivots."""
+
+    logs: Float64Array  # (G,)
 
 
 def joined(first: T, second: T) -> T:

@@ -32,6 +32,11 @@ _ZOOM_NODES = 65
 # Nodes 0.6 standard deviations apart integrate a normal density to rounding, and the skewed ones of few rows to 1e-6.
 _THIN_SPACING = 0.6
 _LEAST_NODE_WEIGHT = 1e-9
+# Of densities: steps to either side that are looked at first; terms e^-25 of the largest are left out, and so are
+# weights that a float does not hold.
+_FIRST_STEPS = 16
+_NEGLIGIBLE = 25.0
+_LEAST_LOG_WEIGHT = -690.0
 # Metropolis: ten chains from the normal law at the mode, so that 200 draws take 70 steps in turn rather than 500.
 _N_CHAINS, _N_BURN_IN, _N_KEPT = 10, 50, 20
 _DRAW_STRIDE = 5
@@ -53,6 +58,9 @@ class LogLaw:
     # whether directions follow kappa at each node; otherwise they see its mean only
     is_followed: bool
     stride: int | None = 1  # every n-th node stands for all; None: nodes are equidistant, and their spacing says which
+    # log q(y) up to a constant, (..., K), and D: where they are known the law goes on beyond its nodes
+    log_density: Callable[[Float64Array], Float64Array] | None = None
+    dimension: int = 0
 
     @property
     def concentrations(self) -> Float64Array:
@@ -79,7 +87,7 @@ class LogLaw:
         return np.asarray((self.weights * values).sum(axis=0))
 
     def thinned(self) -> tuple[Float64Array, Float64Array]:
-        """Fewer nodes and their weights, enough for averages of densities; short lists end in nodes of weight 0."""
+        """Fewer nodes and their weights, enough for averages of what is no larger in the tails."""
         strides = np.full(len(self.entropies), self.stride)
         if self.stride is None:
             n_apart = _THIN_SPACING * np.sqrt(self.log_variances) // (self.nodes[1] - self.nodes[0])
@@ -96,14 +104,60 @@ class LogLaw:
             is_kept = thin > _LEAST_NODE_WEIGHT
             nodes.append(self.nodes[::stride, k][is_kept])
             weights.append(thin[is_kept] / thin[is_kept].sum())
-        longest = max(len(kept) for kept in nodes)
-        return (
-            np.stack([np.pad(kept, (0, longest - len(kept)), mode="edge") for kept in nodes], axis=1),
-            np.stack([np.pad(kept, (0, longest - len(kept))) for kept in weights], axis=1),
-        )
+        return _padded(nodes, weights)
+
+    def nodes_for_densities(self) -> tuple[Float64Array, Float64Array]:
+        """Nodes and weights (G, K) for densities of rows anywhere on the sphere; short lists end in weights of 0.
+
+        A row against the direction of a component is explained by the least of its concentrations, a thousand of them
+        by others than one: what a node adds is its weight times exp(kappa x.mu) / H(kappa), and nodes are kept where
+        that counts for any x.mu from -1 to 1. The largest term moves up with x.mu, so the two ends bound the nodes.
+        """
+        if self.log_density is None:
+            return self.thinned()
+        step = _THIN_SPACING * np.minimum(np.sqrt(self.log_variances), 1.0)
+        n_below, n_above = _FIRST_STEPS, _FIRST_STEPS
+        while True:
+            y = self.log_means + step * np.arange(-n_below, n_above + 1)[:, None]
+            log_q, (is_below, is_above) = self._terms(y)
+            is_short = is_below[0].any(), is_above[-1].any()
+            if not any(is_short):
+                break
+            n_below, n_above = n_below * (1 + is_short[0]), n_above * (1 + is_short[1])
+        kept = [
+            slice(int(np.argmax(below)), len(y) - int(np.argmax(above[::-1])))
+            for below, above in zip(is_below.T, is_above.T, strict=True)
+        ]
+        nodes = [y[part, k] for k, part in enumerate(kept)]
+        masses = [np.exp(log_q[part, k]) for k, part in enumerate(kept)]
+        return _padded(nodes, [mass / mass.sum() for mass in masses])
+
+    def _terms(self, y: Float64Array) -> tuple[Float64Array, list[npt.NDArray[np.bool_]]]:
+        """log q (G, K) less its maximum, and where the terms of rows with x.mu = -1 and 1 count."""
+        assert self.log_density is not None, "only laws that go on beyond their nodes"
+        is_inside = (y > LOWEST) & (y < HIGHEST)
+        places = np.clip(y, LOWEST, HIGHEST)
+        log_q = np.where(is_inside, self.log_density(places), -np.inf)
+        log_q -= log_q.max(axis=0)
+        kappa = np.exp(places)
+        log_h = np.asarray(bessel.log_h(0.5 * self.dimension - 1.0, kappa))
+        found = []
+        for side in (-1.0, 1.0):
+            terms = np.where(log_q > _LEAST_LOG_WEIGHT, log_q + side * kappa - log_h, -np.inf)
+            found.append(terms > terms.max(axis=0) - _NEGLIGIBLE)
+        return log_q, found
 
 
 MakeLaw = Callable[[Target], LogLaw]
+
+
+def _padded(nodes: list[Float64Array], weights: list[Float64Array]) -> tuple[Float64Array, Float64Array]:
+    """Lists of nodes and weights of K components as arrays (G, K); short ones repeat their last node with weight 0."""
+    longest = max(len(kept) for kept in nodes)
+    return (
+        np.stack([np.pad(kept, (0, longest - len(kept)), mode="edge") for kept in nodes], axis=1),
+        np.stack([np.pad(kept, (0, longest - len(kept))) for kept in weights], axis=1),
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- the grid
@@ -120,7 +174,16 @@ def grid_law(target: Target) -> LogLaw:
     # -E[log q] with log q = value - log Z, both from the peak: no large numbers cancel
     entropies = np.log(total * spacing) - (weights * (values - peaks)).sum(axis=0)
     log_h = (weights * np.asarray(bessel.log_h(0.5 * target.dimension - 1.0, np.exp(nodes)))).sum(axis=0)
-    return LogLaw(nodes, weights, entropies, log_h, is_followed=True, stride=None)
+    return LogLaw(
+        nodes,
+        weights,
+        entropies,
+        log_h,
+        is_followed=True,
+        stride=None,
+        log_density=target.value,
+        dimension=target.dimension,
+    )
 
 
 def log_partition(target: Target) -> Float64Array:
@@ -283,7 +346,15 @@ def log_normal_law(target: Target, bound: str = "quadrature") -> LogLaw:
         log_h = _delta_log_h(target, a, variances)[0]
     else:
         log_h = (weights * np.asarray(bessel.log_h(0.5 * target.dimension - 1.0, np.exp(nodes)))).sum(axis=0)
-    return LogLaw(nodes, weights, _normal_entropy(variances), log_h, is_followed=bound == "quadrature")
+    return LogLaw(
+        nodes,
+        weights,
+        _normal_entropy(variances),
+        log_h,
+        is_followed=bound == "quadrature",
+        log_density=lambda y: -((y - a) ** 2) / (2.0 * variances),
+        dimension=target.dimension,
+    )
 
 
 # What a bound has besides the entropy, with its derivatives in a and in the variance: (K,) each.

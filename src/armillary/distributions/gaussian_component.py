@@ -16,7 +16,7 @@ import numpy as np
 
 from armillary._typing import Float64Array
 from armillary.distributions import inverse_wishart
-from armillary.distributions.components import Pivots, Sets, Statistics
+from armillary.distributions.components import CentresAndVariances, Evidences, Pivots, Sets, Statistics
 from armillary.distributions.row_sets import RowSets, as_sets
 
 
@@ -82,8 +82,10 @@ class GaussianComponent:
 
     def log_joint(self, pivots: Pivots, sets: Sets) -> Float64Array:
         """The log marginal likelihoods."""
-        sets = as_sets(sets)
-        return self._log_marginal(sets.counts, self._posterior(sets).scale)
+        return as_sets(sets).of_each((self, "evidence"), self._evidences).logs
+
+    def _evidences(self, sets: RowSets) -> Evidences:
+        return Evidences(self._log_marginal(sets.counts, self._posterior(sets).scale))
 
     def update(self, pivots: Pivots, sets: Sets, generator: np.random.Generator) -> Pivots:
         """Nothing to update."""
@@ -136,10 +138,13 @@ class GaussianComponent:
 
     def summary(self, sets: Sets) -> tuple[Float64Array, Float64Array]:
         """Means of the rows and their variances in each direction, held off 0 by the prior."""
-        sets = as_sets(sets)
+        return as_sets(sets).of_each((self, "summary"), self._summary)
+
+    def _summary(self, sets: RowSets) -> CentresAndVariances:
         means = sets.totals() / sets.counts[:, None]
         squares = np.trace(sets.scatters(means), axis1=1, axis2=2)
-        return means, (self.scale * self.n_features + squares) / (self.n_features * (self.degrees + sets.counts))
+        variances = (self.scale * self.n_features + squares) / (self.n_features * (self.degrees + sets.counts))
+        return CentresAndVariances(means, variances)
 
     def squared_distances(self, centre: Float64Array, centres: Float64Array) -> Float64Array:
         """Squared Euclidean distances."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,16 @@ from armillary.distributions import bessel
 # Beyond, n log H(kappa) and R kappa are differences of numbers above 1e11, and the target is noise.
 LOWEST, HIGHEST = -23.0, 27.0
 LEAST_VARIANCE = 1e-6
-# A mean resultant length that a concentration is fitted to is held below 1 by this: about 1e6 D/2 at most.
-LENGTH_GAP = 1e-6
+# Directions of a prior's components: with one component C_0 has no best value, and 1e6 D/2 is as good as any beyond.
+_DIRECTIONS_GAP = 1e-6
+# Mean resultant lengths of rows are held below 1 by what their rounding can tell: unit rows of float32 have lengths to
+# within 1e-7, and those of float64 leave their sums twelve digits.
+_FLOAT32_GAP, _FLOAT64_GAP = 1e-6, 1e-12
+
+
+def length_gap(dtype: np.dtype[Any]) -> float:
+    """How far below 1 a mean resultant length of rows of this type is held, where a concentration is fitted to it."""
+    return _FLOAT32_GAP if dtype == np.float32 else _FLOAT64_GAP
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ class MixturePrior:
         length = float(np.linalg.norm(total))
         if length == 0.0:
             return replace(self, mean_concentration=0.0)
-        share = min(length / n_directions, 1.0 - LENGTH_GAP)
+        share = min(length / n_directions, 1.0 - _DIRECTIONS_GAP)
         concentration = float(bessel.concentration_from_resultant(self.dimension, share))
         return replace(self, mean_direction=total / length, mean_concentration=concentration)
 
@@ -219,4 +227,4 @@ def natural_slope(dimension: int, length: Float64Array) -> Float64Array:
 def _ratio(lengths: Float64Array, counts: Float64Array) -> Float64Array:
     """A mean length below 1; 0 where there are no rows."""
     is_there = counts > 0.0
-    return np.minimum(np.where(is_there, lengths, 0.0) / np.where(is_there, counts, 1.0), 1.0 - 1e-12)
+    return np.minimum(np.where(is_there, lengths, 0.0) / np.where(is_there, counts, 1.0), 1.0 - _FLOAT64_GAP)

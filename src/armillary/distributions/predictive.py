@@ -12,6 +12,7 @@ Components that cannot matter are passed over by that bound: log H is taken for 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -120,15 +121,17 @@ class PredictiveDensity:
         return along, np.broadcast_to(self.prior.mean_concentration * products[:, n_components:], along.shape)
 
     def _log_bounds(self, products: Float64Array) -> Float64Array:
-        """At least the log of each component's term, (m, K)."""
+        """At least the log of each component's term, (m, K): G times its largest node."""
         along, across = self._along_and_across(products)
         slopes = natural_slope(self.prior.dimension, self._lengths)
-        heights = 0.5 * slopes * self.nodes**2 - bessel.log_h(self._order, self.nodes)
+        # with the weights: nodes far below the others are there for rows far away, and would let no component be out
+        with np.errstate(divide="ignore"):
+            heights = np.log(self.node_weights) + 0.5 * slopes * self.nodes**2 - bessel.log_h(self._order, self.nodes)
         bounds = np.full(along.shape, -np.inf)
         for kappa, pull, slope, height in zip(self.nodes, self.node_pulls, slopes, heights, strict=True):
             turn = slope * kappa
             np.maximum(bounds, turn * pull * along + (turn * across + height), out=bounds)
-        return bounds + self._log_weights
+        return bounds + (self._log_weights + math.log(len(self.nodes)))
 
     def _log_terms(self, products: Float64Array, rows: IntArray, components: IntArray) -> Float64Array:
         """The log term of some rows (m,) with one component each (m,)."""

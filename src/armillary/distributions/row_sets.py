@@ -34,8 +34,11 @@ class RowSets(Protocol):
     def tangent_sums(self, bases: Float64Array, *, with_scatter: bool = True, with_curvature: bool = False) -> RowSums:
         """Sums seen from a base point (G, D) of each set; the fields have the axis of the sets first."""
 
-    def once(self, name: Hashable, make: Callable[[], T]) -> T:
-        """What `make` gives, a function of these sets alone: made when it is first asked for by this name."""
+    def of_each(self, name: Hashable, make: Callable[[Any], T]) -> T:
+        """What `make` gives for these sets, a named tuple of arrays (G, ...) that are functions of each set alone.
+
+        Made when it is first asked for by this name.
+        """
 
 
 class ArrayRows:
@@ -68,9 +71,9 @@ class ArrayRows:
         ]
         return RowSums(*(np.array(parts) for parts in zip(*each, strict=True)))
 
-    def once(self, name: Hashable, make: Callable[[], T]) -> T:
+    def of_each(self, name: Hashable, make: Callable[[Any], T]) -> T:
         """Made whenever it is asked for."""
-        return make()
+        return make(self)
 
     def _with_weights(self, places: Float64Array) -> list[tuple[Float64Array, Float64Array | None]]:
         weights = [None] if self._weights is None else list(self._weights)

@@ -23,7 +23,7 @@ from scipy.special import gammaln
 
 from armillary._typing import Float64Array
 from armillary.distributions import inverse_wishart, tangent_gaussian
-from armillary.distributions.components import Pivots, Sets, Statistics
+from armillary.distributions.components import CentresAndVariances, Pivots, Sets, Statistics
 from armillary.distributions.row_sets import RowSets, as_sets
 from armillary.distributions.tangent_gaussian import RowSums, TangentGaussian, TangentSums
 from armillary.geometry import sphere
@@ -109,9 +109,13 @@ class TangentComponent:
     def proposal(self, sets: Sets) -> MeanProposal:
         """(C) of sets of rows."""
         sets = as_sets(sets)
-        return sets.once((self, "proposal"), lambda: self._proposal(sets))
+        shapes = sets.of_each((self, "proposal"), self._shapes)
+        # frames are made anew: as they are laid out, products with them have other bits than with a copy
+        return MeanProposal(
+            shapes.centres, sphere.tangent_frame(shapes.centres), shapes.lowers, shapes.freedoms, shapes.uniform_shares
+        )
 
-    def _proposal(self, sets: RowSets) -> MeanProposal:
+    def _shapes(self, sets: RowSets) -> _Shapes:
         counts, dimension = sets.counts, self._dimension
         means = self._extrinsic_means(sets)
         for _ in range(_KARCHER_STEPS - 1):
@@ -126,7 +130,7 @@ class TangentComponent:
         widths = counts * freedoms * self._curvature(sums, counts, variances)
         lowers: Float64Array = np.linalg.cholesky(shapes / widths[:, None, None]).astype(np.float64, copy=False)
         shares = np.where(counts <= _FEW_ROWS * self.n_features, _UNIFORM_SHARE, 0.0)
-        return MeanProposal(there.base, frames, lowers, freedoms, shares)
+        return _Shapes(there.base, lowers, freedoms, shares)
 
     def _curvature(self, sums: RowSums, counts: Float64Array, variances: Float64Array) -> Float64Array:
         """How much flatter the posterior of each mean is than in flat space, as one number for all directions."""
@@ -208,11 +212,14 @@ class TangentComponent:
 
     def summary(self, sets: Sets) -> tuple[Float64Array, Float64Array]:
         """Extrinsic means, and mean squared chords in each direction, held off 0 by the prior."""
-        sets = as_sets(sets)
+        return as_sets(sets).of_each((self, "summary"), self._summary)
+
+    def _summary(self, sets: RowSets) -> CentresAndVariances:
         means = self._extrinsic_means(sets)
         # sum |x - m|^2 of unit rows; where that cancels, the prior's scale is larger
         chords = np.maximum(2.0 * (sets.counts - np.vecdot(means, sets.totals())), 0.0)
-        return means, (self.scale * self._dimension + chords) / (self._dimension * (self.degrees + sets.counts))
+        variances = (self.scale * self._dimension + chords) / (self._dimension * (self.degrees + sets.counts))
+        return CentresAndVariances(means, variances)
 
     def squared_distances(self, centre: Float64Array, centres: Float64Array) -> Float64Array:
         """Squared angles."""
@@ -281,6 +288,15 @@ class TangentComponent:
             kept = 1.0 if self.volume_factor else float(np.sinc(min(radius / math.pi, 1.0))) ** (dimension - 1.0)
             if radius < math.pi and generator.random() < kept:
                 return sphere.exp(sphere.tangent_vector(coordinates, row), row)[None]
+
+
+class _Shapes(NamedTuple):
+    """A proposal but for its frames: see `MeanProposal`."""
+
+    centres: Float64Array  # (G, D)
+    lowers: Float64Array  # (G, p, p)
+    freedoms: Float64Array  # (G,)
+    uniform_shares: Float64Array  # (G,)
 
 
 class MeanProposal(NamedTuple):

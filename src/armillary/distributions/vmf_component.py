@@ -18,8 +18,8 @@ from scipy.special import logsumexp
 
 from armillary._typing import Float64Array
 from armillary.distributions import bessel, vmf
-from armillary.distributions.components import Pivots, Sets, Statistics
-from armillary.distributions.row_sets import as_sets
+from armillary.distributions.components import CentresAndVariances, Evidences, Pivots, Sets, Statistics
+from armillary.distributions.row_sets import RowSets, as_sets
 from armillary.geometry import sphere
 
 # Sums of rows count as no shorter than this times their number: a direction must be left to normalise.
@@ -86,7 +86,10 @@ class VmfComponent:
 
     def log_joint(self, pivots: Pivots, sets: Sets) -> Float64Array:
         """The log marginal likelihoods."""
-        return self.log_marginal(self.set_statistics(None, sets))
+        return as_sets(sets).of_each((self, "evidence"), self._evidences).logs
+
+    def _evidences(self, sets: RowSets) -> Evidences:
+        return Evidences(self.log_marginal(self.set_statistics(None, sets)))
 
     def update(self, pivots: Pivots, sets: Sets, generator: np.random.Generator) -> Pivots:
         """Nothing to update."""
@@ -142,11 +145,15 @@ class VmfComponent:
 
     def summary(self, sets: Sets) -> tuple[Float64Array, Float64Array]:
         """The directions of the sums, and mean squared chords in each direction, held off 0 by the grid's end."""
+        return as_sets(sets).of_each((self, "summary"), self._summary)
+
+    def _summary(self, sets: RowSets) -> CentresAndVariances:
         counts, totals = self.set_statistics(None, sets)
         means = self._directions(totals, counts)
         # sum |x - m|^2 of unit rows
         chords = np.maximum(2.0 * (1.0 - np.vecdot(means, totals) / counts), 0.0)
-        return means, chords / (self.n_features - 1.0) + 1.0 / float(self.concentrations.max())
+        variances = chords / (self.n_features - 1.0) + 1.0 / float(self.concentrations.max())
+        return CentresAndVariances(means, variances)
 
     def squared_distances(self, centre: Float64Array, centres: Float64Array) -> Float64Array:
         """Squared angles."""

@@ -25,7 +25,7 @@ from armillary.distributions.components import Component, Parameters
 from armillary.distributions.gaussian_component import Gaussian
 from armillary.distributions.tangent_gaussian import TangentGaussian, log_map
 from armillary.fitting import initialization
-from armillary.fitting.numbered_rows import MixtureRule, NumberedRows, Numbers, as_float64
+from armillary.fitting.numbered_rows import MixtureRule, NumberedRows, Numbers, SetMemory, as_float64
 from armillary.fitting.partitions import Codes, label_counts, relabelled, without_gaps
 from armillary.fitting.passes import Labels, Passes
 from armillary.kernels.contract import AffineRule, Anchors, QuadraticRule
@@ -36,6 +36,8 @@ _SCORE_ROWS = 1024
 _LLOYD_STEPS = 10
 # Rows that are equal but for rounding have no spread.
 _LEAST_SPREAD = 1e-6
+# Rows that tell the spread of a cluster, one number for all directions, to a tenth or two.
+_ENOUGH_ROWS = 4
 
 
 def score_rule(component: Component, laws: Parameters, log_weights: Float64Array) -> MixtureRule:
@@ -56,8 +58,9 @@ def score_rule(component: Component, laws: Parameters, log_weights: Float64Array
 class Clusters:
     """A partition of the rows of `passes` into K clusters, none of them empty."""
 
-    def __init__(self, passes: Passes, labels: npt.ArrayLike) -> None:
+    def __init__(self, passes: Passes, labels: npt.ArrayLike, memory: SetMemory | None = None) -> None:
         self.passes = passes
+        self.memory = memory  # of small sets, where partitions come back to them
         self._labels: Labels = without_gaps(np.asarray(labels))
         self._gather()
 
@@ -68,7 +71,7 @@ class Clusters:
         self.passes.kernels.group_rows(self._labels, starts, order)
         self._members: list[Numbers] = [order[start:stop] for start, stop in pairwise(starts)]
         # all clusters as they lie in `order`, until a move changes one
-        self._everything: NumberedRows | None = NumberedRows(self.passes, order, starts)
+        self._everything: NumberedRows | None = NumberedRows(self.passes, order, starts, memory=self.memory)
 
     @property
     def labels(self) -> Labels:
@@ -97,14 +100,18 @@ class Clusters:
     def sets(self, *clusters: int) -> NumberedRows:
         """The rows of some clusters, or of all."""
         if clusters and clusters != tuple(range(len(self))):
-            return NumberedRows.of(self.passes, [self._members[k] for k in clusters])
+            return self.sets_of([self._members[k] for k in clusters])
         if self._everything is None:
-            self._everything = NumberedRows.of(self.passes, self._members)
+            self._everything = self.sets_of(self._members)
         return self._everything
+
+    def sets_of(self, numbers: Sequence[Numbers]) -> NumberedRows:
+        """Sets of these rows, none empty."""
+        return NumberedRows.of(self.passes, numbers, memory=self.memory)
 
     def unions(self, pairs: Sequence[tuple[int, int]]) -> NumberedRows:
         """The rows of each pair of clusters as one set."""
-        return NumberedRows.of(self.passes, [self.together(*pair) for pair in pairs])
+        return self.sets_of([self.together(*pair) for pair in pairs])
 
     def together(self, *clusters: int) -> Numbers:
         """Which rows some clusters have, in increasing order."""
@@ -189,12 +196,13 @@ def rough_labels(passes: Passes, n_clusters: int, generator: np.random.Generator
 def typical_spread(clusters: Clusters, otherwise: float) -> float:
     """The median over clusters of the root mean squared chord in each tangent direction, in radians.
 
-    Of clusters with at least D + 1 rows; `otherwise` where there is none, or where their rows are all equal.
+    Of clusters with more than 4 rows, or D if that is less: a mean over directions needs no more rows in more of them.
+    `otherwise` where there is none, or where their rows are all equal.
     """
     sets, n_features = clusters.sets(), clusters.passes.points.n_features
     means = sets.totals() / sets.counts[:, None]
     # the mean of |x - m|^2 of unit rows
-    chords = np.maximum(1.0 - np.vecdot(means, means), 0.0)[sets.counts > n_features]
+    chords = np.maximum(1.0 - np.vecdot(means, means), 0.0)[sets.counts > min(n_features, _ENOUGH_ROWS)]
     spread = float(np.sqrt(np.median(chords) / (n_features - 1.0))) if len(chords) else 0.0
     return spread if spread > _LEAST_SPREAD else otherwise
 

@@ -76,13 +76,32 @@ class LaunchDivision:
 
 
 def launch(component: Component, sets: NumberedRows, generator: np.random.Generator) -> list[LaunchDivision]:
-    """A division of each set, each of at least two rows, by a fit to some of its rows; all fits go on side by side."""
+    """A division of each set, each of at least two rows, by a fit to some of its rows; all fits go on side by side.
+
+    A fit to all rows of a set is a function of the set and of its first cut, and a chain on few rows may have made it
+    before. Sets that are remembered have fewer rows than a launch is fitted to.
+    """
     samples = [_some(sets, number, generator) for number in range(len(sets))]
-    cuts = [_first_cut(sets.gathered(places), generator) for places in samples]
-    lefts = [
-        np.where(cut.sides(sets.gathered(places)), _FIRST_SHARE, 1.0 - _FIRST_SHARE)
-        for cut, places in zip(cuts, samples, strict=True)
-    ]
+    ends = [_drawn_ends(len(places), generator) for places in samples]
+
+    def fitted(numbers: list[int]) -> list[LaunchDivision]:
+        chosen = sets if len(numbers) == len(sets) else sets.some(numbers)
+        shifts = chosen.starts[:-1] - sets.starts[numbers]
+        places = [samples[number] + shift for number, shift in zip(numbers, shifts, strict=True)]
+        return _fitted(component, chosen, places, [ends[number] for number in numbers])
+
+    return sets.remembered([(component, "launch", own) for own in ends], fitted)
+
+
+def _fitted(
+    component: Component, sets: NumberedRows, samples: list[npt.NDArray[np.int64]], pairs: list[tuple[int, int] | None]
+) -> list[LaunchDivision]:
+    """Divisions of sets by two-component fits to the rows at some places, from the cuts that the pairs give."""
+    lefts = []
+    for places, pair in zip(samples, pairs, strict=True):
+        rows = sets.gathered(places)
+        is_left = _first_cut(rows, pair).sides(rows)
+        lefts.append(np.where(is_left, _FIRST_SHARE, 1.0 - _FIRST_SHARE))
     chosen = [sets.numbers[places] for places in samples]
     some, ends = sets.of_numbers(chosen), np.cumsum([len(one) for one in chosen])[:-1]
     twice = [numbers for numbers in chosen for _ in range(2)]
@@ -94,7 +113,7 @@ def launch(component: Component, sets: NumberedRows, generator: np.random.Genera
         # a side that has lost all rows must still have weight for its next estimate
         lefts = np.split(expit(np.clip(some.odds(rule), -_MOST_ODDS, _MOST_ODDS)), ends)
     odds = np.clip(sets.odds(rule), -_MOST_ODDS, _MOST_ODDS)
-    return [LaunchDivision(odds[sets.part(number)]) for number in range(len(sets))]
+    return [LaunchDivision(odds[sets.part(number)].copy()) for number in range(len(sets))]
 
 
 def _some(sets: NumberedRows, number: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
@@ -117,12 +136,19 @@ class Cut(NamedTuple):
         return np.asarray(rows @ self.axis > self.threshold)
 
 
-def _first_cut(rows: Any, generator: np.random.Generator) -> Cut:
-    """Across the longest axis of rows (n, D), or by which of two random ones is nearer."""
+def _drawn_ends(n_rows: int, generator: np.random.Generator) -> tuple[int, int] | None:
+    """Two random rows to cut between, or none: then the cut is across the longest axis."""
     if generator.random() < 0.5:
+        return None
+    first, second = generator.choice(n_rows, 2, replace=False).tolist()
+    return first, second
+
+
+def _first_cut(rows: Any, ends: tuple[int, int] | None) -> Cut:
+    """Across the longest axis of rows (n, D), or by which of two of them is nearer."""
+    if ends is None:
         return principal_cut(rows)
-    chosen = _as_array(rows[generator.choice(rows.shape[0], 2, replace=False)])
-    first, second = chosen
+    first, second = _as_array(rows[list(ends)])
     return Cut(first - second, 0.5 * float(first @ first - second @ second))
 
 
@@ -174,7 +200,8 @@ class SubLabels:
         """
         sides = np.ones(1, dtype=np.bool_)
         if len(rows.numbers) > 1:
-            cut = _first_cut(rows.gathered(_some(rows, 0, generator)), generator)
+            some = rows.gathered(_some(rows, 0, generator))
+            cut = _first_cut(some, _drawn_ends(some.shape[0], generator))
             sides = rows.odds(AffineRule(np.stack([cut.axis, 0.0 * cut.axis]), np.array([-cut.threshold, 0.0]))) > 0.0
         self.is_left[rows.numbers] = sides
         return bool(sides.any() and not sides.all())

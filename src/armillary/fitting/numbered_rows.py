@@ -25,6 +25,7 @@ Numbers: TypeAlias = npt.NDArray[np.int32]
 MixtureRule: TypeAlias = AffineRule | QuadraticRule
 
 T = TypeVar("T")
+P = TypeVar("P", bound=Any)
 
 _PIECE_ROWS = 4096
 # Tasks for each thread: enough for an even share.
@@ -32,6 +33,28 @@ _TASKS_PER_THREAD = 4
 _MANY_PIECES = 16
 # Rows that are not worth waking a thread for.
 _FEW_ROWS = 2048
+# Sets of up to so many rows are worth remembering, and so many things about them: a chain on a few rows comes back to
+# the same sets all the time, and what is known of one costs a hundredth of what finding it costs.
+_REMEMBERED_ROWS = 64
+_MOST_REMEMBERED = 1 << 14
+
+
+class SetMemory:
+    """What was found about small sets of rows, each a function of the set alone; forgotten when there is too much."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Any] = {}
+
+    def recall(self, keys: Sequence[Hashable], make: Callable[[list[int]], Sequence[Any]]) -> list[Any]:
+        """What belongs to each key; `make` is given the places of those that are new, and finds them all at once."""
+        known = self._known
+        new = [place for place, key in enumerate(keys) if key not in known]
+        if len(known) + len(new) > _MOST_REMEMBERED:
+            known.clear()
+            new = list(range(len(keys)))
+        if new:
+            known.update(zip([keys[place] for place in new], make(new), strict=True))
+        return [known[key] for key in keys]
 
 
 class NumberedRows:
@@ -43,7 +66,9 @@ class NumberedRows:
         numbers: Numbers,
         starts: npt.NDArray[np.int64],
         weights: Float64Array | None = None,
+        memory: SetMemory | None = None,
     ) -> None:
+        self._memory = memory  # of the chain that these sets belong to
         self.numbers = numbers  # (M,) the rows of all sets, set after set, each in increasing order
         self.starts = starts  # (G + 1,) where sets begin and end
         self._weights = weights  # (M,) None: all 1
@@ -58,11 +83,17 @@ class NumberedRows:
         self._last_sums: tuple[Float64Array, RowSums] | None = None  # base points, and the sums there
 
     @classmethod
-    def of(cls, passes: Passes, sets: Sequence[Numbers], weights: Sequence[Float64Array] | None = None) -> NumberedRows:
+    def of(
+        cls,
+        passes: Passes,
+        sets: Sequence[Numbers],
+        weights: Sequence[Float64Array] | None = None,
+        memory: SetMemory | None = None,
+    ) -> NumberedRows:
         """Sets of these rows, none empty, with these weights."""
         starts = np.concatenate([[0], np.cumsum([len(one) for one in sets])])
         numbers = sets[0] if len(sets) == 1 else np.concatenate(sets)
-        return cls(passes, numbers, starts, None if weights is None else np.concatenate(weights))
+        return cls(passes, numbers, starts, None if weights is None else np.concatenate(weights), memory)
 
     def of_numbers(self, sets: Sequence[Numbers], weights: Sequence[Float64Array] | None = None) -> NumberedRows:
         """Other sets of rows of the same points."""
@@ -157,6 +188,32 @@ class NumberedRows:
         found: T = self._known[name]
         return found
 
+    def of_each(self, name: Hashable, make: Callable[[NumberedRows], P]) -> P:
+        """What `make` gives, fields with the axis of the sets first: functions of each set alone, remembered by it."""
+        if self._memory is None or self._weights is not None:
+            return self.once(name, lambda: make(self))
+        return self.once(name, lambda: self._recalled(name, make))
+
+    def _recalled(self, name: Hashable, make: Callable[[NumberedRows], P]) -> P:
+        def found(places: list[int]) -> list[P]:
+            made = make(self if len(places) == len(self) else self.some(places))
+            kind = type(made)
+            return [kind(*(field[place] for field in made)) for place in range(len(places))]
+
+        each = self.remembered([name] * len(self), found)
+        return type(each[0])(*(np.array(field) for field in zip(*each, strict=True)))
+
+    def remembered(self, names: Sequence[Hashable], make: Callable[[list[int]], Sequence[Any]]) -> list[Any]:
+        """What is known of each set by the name given for it; `make` finds it for the sets at some places."""
+        if self._memory is None:
+            return list(make(list(range(len(self)))))
+        keys = [(name, self.numbers[self.part(number)].tobytes()) for number, name in enumerate(names)]
+        return self._memory.recall(keys, make)
+
+    def some(self, places: Sequence[int]) -> NumberedRows:
+        """The sets at some places."""
+        return NumberedRows.of(self._passes, [self.numbers[self.part(place)] for place in places], None, self._memory)
+
     def _each_range(self, task: Callable[[int, int], None]) -> None:
         """Call `task(first, last)` on ranges of pieces that cover all; they run side by side."""
         n_pieces, n_threads = len(self._owners), self._passes.n_threads
@@ -241,11 +298,16 @@ class NumberedRows:
         numbers = np.empty_like(self.numbers)
         n_left = self._passes.kernels.part_rows(self.numbers, self.starts, is_left, numbers)
         starts = np.append(np.stack([self.starts[:-1], self.starts[:-1] + n_left], axis=1).ravel(), self.starts[-1])
-        return NumberedRows(self._passes, numbers, starts)
+        return NumberedRows(self._passes, numbers, starts, memory=self._memory)
 
     def n_left(self, is_left: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """How many rows of each set have is_left[i], (G,)."""
         return np.add.reduceat(is_left[self.numbers], self.starts[:-1], dtype=np.int64)
+
+
+def memory_for(n_rows: int) -> SetMemory | None:
+    """Of a chain on so many rows; none where sets seldom come back."""
+    return SetMemory() if n_rows <= _REMEMBERED_ROWS else None
 
 
 def as_float64(rows: Block) -> Any:

@@ -175,7 +175,7 @@ class RestaurantChain(Chain):
         restaurant = Restaurant(self.component, self.rows, self.pivots, self.alpha)
         restaurant.sweep(self._generator("seats"))
         # the labels of the restaurant have no gaps, so clusters keep their numbers
-        self.rows = Clusters(self.setting.passes, restaurant.labels)
+        self.rows = Clusters(self.setting.passes, restaurant.labels, self.rows.memory)
         self.pivots = self.component.update(restaurant.pivots, self.rows.sets(), self._generator("pivots"))
 
 

@@ -18,6 +18,7 @@ from armillary.exceptions import InputError, ParameterError
 from armillary.fitting.dirichlet_process import Clusters, rough_labels, typical_spread
 from armillary.fitting.events import Emitter
 from armillary.fitting.kept_draws import KeptDraws
+from armillary.fitting.numbered_rows import memory_for
 from armillary.fitting.passes import Passes
 from armillary.models._dirichlet_process_chains import (
     AlphaPrior,
@@ -26,6 +27,7 @@ from armillary.models._dirichlet_process_chains import (
     RestaurantChain,
     Setting,
     SplitMergeChain,
+    log_crp,
 )
 from armillary.models._dirichlet_process_start import (
     GROW,
@@ -48,9 +50,11 @@ SAMPLERS: dict[str, type[Chain]] = {
     "crp": RestaurantChain,
 }
 _INITS = ("k-means", "one")
-# Pieces of k-means are smaller than clusters (dp_tgmm.md, 10).
+# Pieces of k-means are smaller than clusters (dp_tgmm.md, 10): by about this factor, in few dimensions.
 _SPREAD_OF_PIECES = 2.0
 _SPREAD_OTHERWISE = 0.1
+# From one spread tried to the next: with 1.2 the best is missed where two clusters and three are near to equal.
+_SPREAD_STEP = 1.1
 # Duplicate rows have no scatter; the prior must keep a covariance positive definite.
 _LEAST_SCALE = 1e-10
 # Concentrations of von Mises-Fisher components: from a cluster that covers the sphere to one of 0.2 degrees.
@@ -212,15 +216,15 @@ def first_partition(passes: Passes, parameters: Parameters, stream: Stream, numb
     n_rows = passes.points.n_rows
     generator = stream.generator("dp start", number)
     if isinstance(parameters.init, np.ndarray):
-        return Clusters(passes, parameters.init)
+        return Clusters(passes, parameters.init, memory_for(n_rows))
     if isinstance(parameters.init, int):
-        return Clusters(passes, rough_labels(passes, parameters.init, generator))
+        return Clusters(passes, rough_labels(passes, parameters.init, generator), memory_for(n_rows))
     if parameters.init == "one":
-        return Clusters(passes, np.zeros(n_rows, dtype=np.int32))
+        return Clusters(passes, np.zeros(n_rows, dtype=np.int32), memory_for(n_rows))
     n_clusters = n_seeds(n_rows)
     if parameters.sampler == "finite":
         n_clusters = min(n_clusters, parameters.n_components)
-    return Clusters(passes, rough_labels(passes, n_clusters, generator))
+    return Clusters(passes, rough_labels(passes, n_clusters, generator), memory_for(n_rows))
 
 
 def guess_spread(passes: Passes, parameters: Parameters, stream: Stream) -> float:
@@ -228,7 +232,47 @@ def guess_spread(passes: Passes, parameters: Parameters, stream: Stream) -> floa
     if parameters.spread is not None:
         return parameters.spread
     pieces = rough_labels(passes, n_seeds(passes.points.n_rows), stream.generator("dp start", 0))
-    return _SPREAD_OF_PIECES * typical_spread(Clusters(passes, pieces), _SPREAD_OTHERWISE / _SPREAD_OF_PIECES)
+    clusters = Clusters(passes, pieces)
+    spread = _SPREAD_OF_PIECES * typical_spread(clusters, _SPREAD_OTHERWISE / _SPREAD_OF_PIECES)
+    return _climbed(spread, clusters, parameters) if _is_misled(parameters, passes.points.n_features) else spread
+
+
+def _is_misled(parameters: Parameters, n_features: int) -> bool:
+    """Whether twice the spread of pieces can be far below the one that suits the clusters.
+
+    On the circle a dozen pieces of a cluster are each a dozen times narrower. In many dimensions they are not, but the
+    mean of the inverse-Wishart prior lies far above its bulk: the evidence of many rows of variance s^2 is largest with
+    the scale nu s^2, a mean of nu / (nu - p - 1) s^2, which with the default nu = p + 3 is a spread of 1.6 s in three
+    dimensions and of 5.1 s in fifty.
+    """
+    if parameters.component == "vmf":
+        return False
+    spare = parameters.degrees - _covariance_dimension(parameters.component, n_features) - 1.0
+    return n_features == 2 or parameters.degrees > _SPREAD_OF_PIECES**2 * spare
+
+
+def _climbed(spread: float, clusters: Clusters, parameters: Parameters) -> float:
+    """The spread, from the one given upwards, at which the clusters, merged greedily, have the highest log joint.
+
+    A prior that expects too narrow clusters holds every direction that the rows of a piece do not span for empty, and
+    no two pieces may merge; one that expects too wide ones merges what is apart. Pieces stay merged from one spread to
+    the next, so the climb takes little more than the merges of one.
+    """
+    best, highest = spread, -np.inf
+    while True:
+        component = make_component(
+            parameters.component,
+            clusters.passes.points.n_features,
+            spread,
+            parameters.degrees,
+            volume_factor=parameters.volume_factor,
+        )
+        merge_greedily(component, clusters, parameters.alpha)
+        height = log_crp(clusters.counts, parameters.alpha) + float(component.central_evidence(clusters.sets()).sum())
+        if not height > highest:
+            return best
+        best, highest = spread, height
+        spread *= _SPREAD_STEP
 
 
 def first_chains(passes: Passes, parameters: Parameters, component: Component, stream: Stream) -> list[Chain]:
@@ -271,7 +315,7 @@ def restored_chains(
     chains = []
     first = 0
     for number, labels in enumerate(draws.chain_labels):
-        clusters = Clusters(passes, labels)
+        clusters = Clusters(passes, labels, memory_for(len(labels)))
         pivots = draws.chain_pivots[first : first + len(clusters)] if len(draws.chain_pivots) else None
         first += len(clusters)
         setting = make_setting(passes, parameters, component, stream, number)

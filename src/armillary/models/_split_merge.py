@@ -207,7 +207,7 @@ class SplitMerge:
             parts = [numbers] if len(clusters) == 2 else [numbers[is_left], numbers[~is_left]]
             places[number] = slice(len(sets), len(sets) + len(parts))
             sets += parts
-        drawn = Drawn.of(self._component, NumberedRows.of(self._rows.passes, sets), generator)
+        drawn = Drawn.of(self._component, self._rows.sets_of(sets), generator)
         self.weigh({cluster for number in sides for cluster in planned[number].clusters})
         for number, is_left in sides.items():
             log_division = divisions[number].log_probability(is_left)
@@ -224,7 +224,7 @@ class SplitMerge:
         }
         launched = [number for number in possible if planned[number].kind == "launch"]
         if launched:
-            sets = NumberedRows.of(self._rows.passes, [planned[number].numbers for number in launched])
+            sets = self._rows.sets_of([planned[number].numbers for number in launched])
             divisions |= zip(launched, launch(self._component, sets, generator), strict=True)
         return divisions
 

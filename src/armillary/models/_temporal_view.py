@@ -69,7 +69,7 @@ def described(state: State, prior: MixturePrior, drift: float) -> dict[str, Any]
     is_known = gammas > 0.0
     means = state.directions.vectors / np.where(is_known, gammas, 1.0)[..., None]
     means[~is_known] = prior.mean_direction
-    nodes, node_weights = law.thinned()
+    nodes, node_weights = law.nodes_for_densities()
     shape = gammas.shape
     slice_weights = np.array(np.broadcast_to(state.weights.mean(), shape))
     counts = state.counts

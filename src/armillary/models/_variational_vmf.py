@@ -30,7 +30,7 @@ from armillary.distributions.component_factors import (
 )
 from armillary.distributions.concentration_laws import MakeLaw
 from armillary.distributions.dirichlet import WeightLaw
-from armillary.distributions.log_concentration import MixturePrior
+from armillary.distributions.log_concentration import MixturePrior, length_gap
 from armillary.fitting.passes import Passes
 from armillary.kernels.contract import AffineRule
 from armillary.models import vmf_mixture as em
@@ -79,6 +79,7 @@ def run_start(passes: Passes, init: str | Float64Array, n_components: int, strea
         follows_paper=False,
         initial_concentration=_START_CONCENTRATION,
         prior_strength=0.0,
+        length_gap=length_gap(passes.points.dtype),
     )
     state = em.initial_state(passes, parameters, stream, restart)
     before = -math.inf

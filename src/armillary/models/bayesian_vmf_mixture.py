@@ -31,7 +31,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 
 from armillary._typing import ArrayLike, Float64Array, FloatArray, IntArray, RandomState
-from armillary.distributions.component_factors import ComponentFactors, joint_factors
+from armillary.distributions.component_factors import ComponentFactors, PredictiveNodes, joint_factors
 from armillary.distributions.concentration_laws import point_law
 from armillary.distributions.dirichlet import DirichletWeights, StickBreakingWeights, WeightLaw
 from armillary.distributions.log_concentration import HIGHEST, MixturePrior
@@ -481,6 +481,7 @@ class BayesianVonMisesFisherMixture(PredictiveMixture):
     def _state(self) -> State:
         """What the next step needs, from what was published."""
         nothing = np.zeros(len(self.counts_))
+        kept = PredictiveNodes(self.nodes_, self.node_weights_, self.node_pulls_)
         factors = ComponentFactors(
             resultants=self.resultants_,
             mean_direction=self.mean_direction_,
@@ -494,9 +495,8 @@ class BayesianVonMisesFisherMixture(PredictiveMixture):
             log_h=self.expected_log_h_,
             log_entropies=nothing,
             direction_concentrations=self.posterior_concentrations_,
-            nodes=self.nodes_,
-            node_weights=self.node_weights_,
-            node_pulls=self.node_pulls_,
+            pulls=self.node_pulls_[0],
+            make_nodes=lambda: kept,
         )
         weights: WeightLaw
         if self.weight_prior == "stick_breaking":
@@ -557,7 +557,7 @@ def _described(state: State) -> dict[str, Any]:
         "expected_log_h_": factors.log_h,
         "direction_coefficients_": factors.direction_coefficients,
         "natural_coefficients_": factors.natural_coefficients,
-        "nodes_": factors.nodes,
-        "node_weights_": factors.node_weights,
-        "node_pulls_": factors.node_pulls,
+        "nodes_": factors.nodes.concentrations,
+        "node_weights_": factors.nodes.weights,
+        "node_pulls_": factors.nodes.pulls,
     }

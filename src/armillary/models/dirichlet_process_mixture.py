@@ -99,7 +99,9 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         Whether alpha stays, or has the prior Gamma(1, 1) and is drawn in every sweep.
     spread_prior : float or "auto", default="auto"
         Root of the mean variance of a cluster in each direction, in radians, as far as the prior knows. "auto" takes
-        twice the median of what pieces of k-means have; `spread_` is the value used. Not for "vmf".
+        twice the median of what pieces of k-means have; on the circle, where pieces are far narrower than clusters, and
+        in more than six dimensions, where most of an inverse-Wishart law lies far below its mean, as much more as
+        raises the posterior of the pieces, merged. `spread_` is the value used. Not for "vmf".
     degrees_of_freedom_prior : float, optional
         Of the inverse-Wishart prior of covariances: above D for "tangent_gaussian" (default D + 2), above D + 1 for
         "gaussian" (default D + 3). More of them hold covariances nearer to the mean of the prior.

@@ -251,8 +251,9 @@ class DPvMFMeans(ClusterMixin, UnitVectorEstimator):
     -----
     A sweep costs n K D multiply-adds at most (nnz K for CSR rows, which stay sparse). Labels are those of the
     sequential rule to the last row, though rows are labelled in parallel, and results repeat to the bit for one
-    `random_state`, whatever `n_threads`. Weights of rows (`sample_weight`) move directions and count rows; with
-    weights below 1 the objective can fall when a cluster opens, because its price is that of one whole row.
+    `random_state`, whatever `n_threads`. Weights (`sample_weight`) are copies: a row of weight 2 is two equal rows in
+    counts, directions and the objective, and `max_angle` stays what it is. With weights below 1 the objective can fall
+    when a cluster opens, because its price is that of one whole row.
 
     References
     ----------

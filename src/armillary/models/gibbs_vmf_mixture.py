@@ -33,10 +33,10 @@ from armillary.distributions import bessel
 from armillary.distributions.dirichlet import LEAST_ALPHA, MOST_ALPHA
 from armillary.distributions.log_concentration import (
     HIGHEST,
-    LENGTH_GAP,
     LOWEST,
     DirectionSums,
     MixturePrior,
+    length_gap,
     log_target,
     natural_length,
     natural_slope,
@@ -95,11 +95,14 @@ class GibbsDraws:
     weight_concentration: float  # alpha
 
 
-def initial_state(sums: CollapsedSums, prior: MixturePrior, weight_concentration: float) -> State:
-    """One concentration for all: that of the pooled mean resultant length of the labels, the tied estimate of EM."""
+def initial_state(sums: CollapsedSums, prior: MixturePrior, weight_concentration: float, gap: float) -> State:
+    """One concentration for all: that of the pooled mean resultant length of the labels, the tied estimate of EM.
+
+    The length is held below 1 by `gap`, see `log_concentration.length_gap`.
+    """
     n_features, n_components = sums.resultants.shape
     pooled = np.sqrt(np.maximum(sums.squares, 0.0)).sum() / sums.counts.sum()
-    kappa = float(bessel.concentration_from_resultant(n_features, min(float(pooled), 1.0 - LENGTH_GAP)))
+    kappa = float(bessel.concentration_from_resultant(n_features, min(float(pooled), 1.0 - gap)))
     # rows can cancel, and their concentration is then 0
     y = min(math.log(max(kappa, math.exp(LOWEST + 1.0))), HIGHEST - 1.0)
     return State(np.full(n_components, y), np.full(n_components, _WIDTH_PER_MOVE), prior, weight_concentration)
@@ -318,7 +321,8 @@ def sample_posterior(
     refuse_weights(points)
     labels = check_start_labels(start_labels, points, n_components)
     assignment = DrawnAssignment(passes, labels, n_components, prior.mean_direction)
-    chain = GibbsChain(assignment, initial_state(assignment.sums, prior, alpha), stream, is_shuffled=is_shuffled)
+    first = initial_state(assignment.sums, prior, alpha, length_gap(points.dtype))
+    chain = GibbsChain(assignment, first, stream, is_shuffled=is_shuffled)
 
     n_sweeps = n_burn_in + n_samples * thin
     n_learning = int(_LEARNING_SHARE * n_burn_in) // _WINDOW * _WINDOW if empirical_bayes else 0

@@ -546,9 +546,9 @@ def _described(state: State, tree: Tree) -> dict[str, Any]:
         "prior_concentrations_": leaves.prior.mean_concentration,
         "expected_log_h_": factors.log_h,
         "natural_coefficients_": factors.natural_coefficients,
-        "grid_concentrations_": factors.nodes,
-        "grid_weights_": factors.node_weights,
-        "grid_pulls_": factors.node_pulls,
+        "grid_concentrations_": factors.nodes.concentrations,
+        "grid_weights_": factors.nodes.weights,
+        "grid_pulls_": factors.nodes.pulls,
     }
 
 

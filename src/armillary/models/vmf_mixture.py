@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from armillary._typing import ArrayLike, Float64Array, IntArray, RandomState
 from armillary.distributions import bessel, vmf
-from armillary.distributions.log_concentration import LENGTH_GAP
+from armillary.distributions.log_concentration import length_gap
 from armillary.fitting import initialization
 from armillary.fitting.expectation import ExpectationMaximization
 from armillary.fitting.passes import Passes
@@ -75,6 +75,7 @@ class Parameters:
     follows_paper: bool
     initial_concentration: float
     prior_strength: float
+    length_gap: float  # mean resultant lengths are at most 1 less this
 
     @classmethod
     def check(cls, model: VonMisesFisherMixture, points: Points) -> Parameters:
@@ -96,6 +97,7 @@ class Parameters:
                 model.initial_concentration, "initial_concentration", who, is_finite=True
             ),
             prior_strength=check_number(model.prior_strength, "prior_strength", who, low=0.0),
+            length_gap=length_gap(points.dtype),
         )
 
     @property
@@ -105,17 +107,22 @@ class Parameters:
 
 
 def initial_state(passes: Passes, parameters: Parameters, stream: Stream, restart: int) -> State:
-    """Directions, equal weights, and a low concentration: a broad first E-step (Gopal and Yang 2014, 10.2)."""
+    """Directions, equal weights, and a low concentration: a broad first E-step (Gopal and Yang 2014, 10.2).
+
+    Where the directions are rows, all of them nearer to each other than that concentration can tell, it is raised to
+    theirs: a first E-step that gives every row to all components alike is a saddle that EM does not leave.
+    """
     n_components = parameters.n_components
     directions = initialization.starting_directions(
         passes, parameters.init, n_components, stream.generator("start", restart)
     )
-    return State(
-        np.full(n_components, -math.log(n_components)),
-        directions,
-        np.full(n_components, parameters.initial_concentration),
-        None,
-    )
+    concentration = parameters.initial_concentration
+    if isinstance(parameters.init, str) and parameters.init != "random_labels":
+        offsets = directions - directions.mean(axis=0)
+        scatter = float(np.vecdot(offsets, offsets).mean())
+        # one direction, or equal ones, have no scatter
+        concentration = max(concentration, 1.0 / scatter if scatter > parameters.length_gap else 0.0)
+    return State(np.full(n_components, -math.log(n_components)), directions, np.full(n_components, concentration), None)
 
 
 def score_rule(state: State) -> AffineRule:
@@ -141,7 +148,7 @@ def update(state: State, statistics: DirectionalStatistics, parameters: Paramete
     else:
         t = parameters.prior_strength
         mean_lengths = (lengths + t * anchor) / np.where(is_there, counts + t, 1.0)
-    mean_lengths = np.minimum(mean_lengths, 1.0 - LENGTH_GAP)
+    mean_lengths = np.minimum(mean_lengths, 1.0 - parameters.length_gap)
     found = estimate_concentration(dimension, mean_lengths, is_exact=parameters.is_exact)
     directions = statistics.directions(otherwise=state.directions)
     directions[~is_there] = state.directions[~is_there]
@@ -217,8 +224,8 @@ class VonMisesFisherMixture(AffineMixture):
     stopping : {"relative", "paper"}, default="relative"
         "paper": stop when the log likelihood gains at most 0.1 or no parameter moves by 0.01.
     initial_concentration : float, default=10.0
-        Of all components in the first step. Low gives a broad start; for groups in a cone far narrower than
-        1/sqrt(initial_concentration) it is too low to tell them apart: raise it there.
+        Of all components in the first step. Low gives a broad start. Where the first directions are rows and lie in a
+        cone narrower than 1/sqrt(initial_concentration), it is too low to tell them apart and is raised to theirs.
     prior_strength : float, default=1.0
         Rows' worth of a prior that draws free concentrations to the pooled one; 0 is maximum likelihood, which is
         unbounded: a component of one row has an infinite concentration.
@@ -336,7 +343,7 @@ class VonMisesFisherMixture(AffineMixture):
             stopping=parameters.stopping,
             score_rule=score_rule,
         )
-        self._warn_of_bounds(state)
+        self._warn_of_bounds(state, parameters.length_gap)
         self._publish(
             X,
             is_new=True,
@@ -382,9 +389,9 @@ class VonMisesFisherMixture(AffineMixture):
     def _log_base(self, points: Points) -> float:
         return -float(sphere.log_area(points.n_features))
 
-    def _warn_of_bounds(self, state: State) -> None:
+    def _warn_of_bounds(self, state: State, gap: float) -> None:
         dimension = state.directions.shape[1]
-        largest = float(bessel.concentration_from_resultant(dimension, 1.0 - LENGTH_GAP))
+        largest = float(bessel.concentration_from_resultant(dimension, complement=gap))
         held = np.flatnonzero(state.concentrations >= 0.999 * largest)
         if held.size:
             warnings.warn(
