@@ -17,7 +17,7 @@ from tests.campaigns.given import Random
 
 def trial(random: Random) -> Counter[str]:
     """A session with one model, or calls of a few functions; how many calls ended in which way."""
-    return (session if random.random() < 0.7 else some_functions)(random).outcomes
+    return (session if random.random() < 0.6 else some_functions)(random).outcomes
 
 
 if __name__ == "__main__":

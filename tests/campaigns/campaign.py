@@ -1,7 +1,8 @@
 """What campaigns share: numbered trials in a process of their own, until a number or a time is up, and a record.
 
 A trial is a function of one generator. It returns a word for what came out ("answer", "sentence", ...), or where it
-makes several calls a count of such words, and raises where something came out that must not. Trial n of seed s is always the same, so each fault can be looked at alone:
+makes several calls a count of such words, and raises where something came out that must not. Trial n of seed s is
+always the same, so each fault can be looked at alone:
 
     python -m tests.campaigns.calls --seed 7 --only 1234
 

@@ -110,8 +110,9 @@ NUMBERS: dict[str, Callable[[Random, int], np.ndarray]] = {
     "both ends of axes": lambda random, d: np.vstack([np.eye(d), -np.eye(d)]),
     "uniform": lambda random, d: random.normal(size=(int(random.integers(2, 60)), d)),
     "nearly equal": lambda random, d: np.ones((9, d)) + 1e-9 * random.normal(size=(9, d)),
-    "nearly antipodal": lambda random, d: np.ones((10, d)) * np.repeat([1, -1], 5)[:, None]
-    + 1e-12 * random.normal(size=(10, d)),
+    "nearly antipodal": lambda random, d: (
+        np.ones((10, d)) * np.repeat([1, -1], 5)[:, None] + 1e-12 * random.normal(size=(10, d))
+    ),
     "tiny": lambda random, d: plain(random, d) * 1e-310,
     "huge": lambda random, d: plain(random, d) * 1e300,
     "lengths": _lengths,
@@ -206,7 +207,6 @@ SPARSE: dict[str, Callable[[np.ndarray], Any]] = {
     "LIL": sp.lil_array,
     "DOK": sp.dok_array,
     "BSR": sp.bsr_array,
-    "DIA": sp.dia_array,
     "wide indices": _wide_indices,
     "unsorted": _unsorted,
     "stored zeros": _stored_zeros,
@@ -396,9 +396,9 @@ def some_weights(random: Random, n_rows: int | None) -> tuple[Any, bool]:
         return None, True
     if random.random() < 0.6:
         good = random.uniform(0.1, 2.0, size=n)
-        return one_of(random, (good, good.tolist(), good.astype(np.float32), good.astype(object), 2.0, pd.Series(good))), True
-    what, make = _drawn(random, _WEIGHTS)
-    return make(random, n), False
+        holders = (good, good.tolist(), good.astype(np.float32), good.astype(object), 2.0, pd.Series(good))
+        return one_of(random, holders), True
+    return _drawn(random, _WEIGHTS)[1](random, n), False
 
 
 def _one(value: float) -> Callable[[Random, int], np.ndarray]:

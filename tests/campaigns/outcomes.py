@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from armillary.exceptions import ArmillaryError
 
 
-class Fault(AssertionError):
+class FaultError(AssertionError):
     """What must not come of a call."""
 
 
@@ -48,12 +48,12 @@ class Calls:
                 answer = Sentence(error)
                 _judge_sentence(what, error)
             except Exception as error:
-                raise Fault(f"{what}({told(arguments, named)}): a raw {type(error).__name__}: {error}") from error
+                raise FaultError(f"{what}({told(arguments, named)}): a raw {type(error).__name__}: {error}") from error
         for warning in caught:
             if warning.category not in (ConvergenceWarning, UserWarning) or len(str(warning.message)) < 30:
-                raise Fault(f"{what}({told(arguments, named)}): {warning.category.__name__}: {warning.message}")
+                raise FaultError(f"{what}({told(arguments, named)}): {warning.category.__name__}: {warning.message}")
         if fingerprint((arguments, named)) != before:
-            raise Fault(f"{what}({told(arguments, named)}): changed what it was given")
+            raise FaultError(f"{what}({told(arguments, named)}): changed what it was given")
         self.outcomes["sentence" if isinstance(answer, Sentence) else "answer"] += 1
         return answer
 
@@ -62,7 +62,7 @@ def _judge_sentence(what: str, error: BaseException) -> None:
     """A sentence begins with a word, ends with a stop, and names something the caller wrote."""
     message = str(error)
     if len(message.split()) < 5 or not message.rstrip().endswith((".", ")", "'", "!", "?")):
-        raise Fault(f"{what}: no sentence: {type(error).__name__}: {message!r}") from error
+        raise FaultError(f"{what}: no sentence: {type(error).__name__}: {message!r}") from error
 
 
 def told(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from armillary.exceptions import InputError
 from armillary.files.formats import COMPRESSED, check_format, format_of, sniffed
+from armillary.validation import check_path
 
 _DECOMPRESS = dict(zip(COMPRESSED, (gzip.decompress, bz2.decompress, lzma.decompress), strict=True))
 FETCH_AGAIN = "Fetch it again from where it came."
@@ -32,7 +33,7 @@ class Source:
     @classmethod
     def of(cls, path: str | os.PathLike[str], format: str | None = None) -> Source:
         """The source at `path`, "-" for standard input; the format by its ending or first bytes where none is given."""
-        given = os.fsdecode(path)
+        given = check_path(path, "read_vectors")
         if format is not None:
             check_format(format)
         if given == "-":

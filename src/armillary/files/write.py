@@ -18,12 +18,13 @@ import pyarrow.ipc
 import pyarrow.parquet
 import scipy.sparse as sp
 
-from armillary.exceptions import InputError
+from armillary.exceptions import InputError, InputTypeError
 from armillary.files.arrays import WIDTH_COMMENT
 from armillary.files.formats import COMPRESSED, check_format, format_of
 from armillary.files.vectors import Vectors
 from armillary.persistence.tensors import packed_tensors
 from armillary.persistence.whole import whole_file
+from armillary.validation import check_path
 
 # formats with room for ids and texts beside the vectors
 WITH_WORDS = frozenset({"npz", "csv", "tsv", "jsonl", "parquet", "arrow"})
@@ -41,7 +42,11 @@ def write_vectors(
     `path` is "-" for standard output. `key` names the array in npz and safetensors files and the column of lists in
     parquet and arrow files. Text formats have as many digits as it takes to read the same numbers back.
     """
-    name = os.fsdecode(path)
+    name = check_path(path, "write_vectors")
+    if not isinstance(vectors, Vectors):
+        raise InputTypeError(
+            f"`vectors` of write_vectors must be a Vectors record; got {type(vectors).__name__}. Use Vectors(rows)."
+        )
     kind = _kind(name, format)
     rows = vectors.rows
     if _is_sparse(rows) and kind not in _SPARSE:

@@ -17,7 +17,7 @@ from armillary.kernels.contract import AffineRule
 from armillary.models import vmf_mixture as em
 from armillary.models._estimator import UnitVectorEstimator
 from armillary.random import generator
-from armillary.validation import check_choice, check_integer
+from armillary.validation import check_choice, check_row_count
 
 
 class PredictiveMixture(DensityMixin, UnitVectorEstimator, ABC):
@@ -57,7 +57,7 @@ class PredictiveMixture(DensityMixin, UnitVectorEstimator, ABC):
         Each row has a direction and a concentration of its own, drawn from their law.
         """
         check_is_fitted(self)
-        size = check_integer(n_samples, "n_samples", self._who, low=1)
+        size = check_row_count(n_samples, self.n_features_in_, "n_samples", f"{self._who}.sample", low=1)
         return draw_rows(self._predictive(), size, random_state)
 
 

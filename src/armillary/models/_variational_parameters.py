@@ -23,7 +23,7 @@ from armillary.models import vmf_mixture as em
 from armillary.models._mixture import check_runs
 from armillary.random import Stream
 from armillary.statistics.directional import DirectionalStatistics
-from armillary.validation import check_choice, check_integer, check_number, check_positive
+from armillary.validation import check_choice, check_flag, check_integer, check_number, check_positive
 
 MOST_VARIANCE = 100.0
 
@@ -112,13 +112,6 @@ def initial_prior(parameters: VariationalParameters, resultant: Float64Array, co
 def bounded_log(concentration: float) -> float:
     """Its logarithm, within the bounds of log concentrations."""
     return min(max(math.log(max(concentration, 1e-300)), LOWEST), HIGHEST)
-
-
-def check_flag(value: Any, name: str, who: str, other: str = "") -> bool:
-    """True or False; `other` names what else the parameter may be."""
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    raise ParameterError(f"`{name}` of {who} must be {other}True or False; got {value!r}.")
 
 
 def check_started(n_components: Any, n_started: int, who: str) -> int:

@@ -35,6 +35,7 @@ from armillary.models._link_graph import Answers, Corrections, Int64Array, LinkG
 from armillary.validation import (
     UNIT_TOLERANCE,
     as_matrix,
+    check_flag,
     check_integer,
     check_number,
     check_sample_weight,
@@ -586,7 +587,8 @@ class Links(ClusterMixin, UnitVectorEstimator):
             if value is not None:
                 check_integer(value, name, who, low=1, hint="None sets no bound.")
         check_integer(self.max_history, "max_history", who, low=0)
-        rule = thresholds.rule(self.max_subclusters, self.max_idle, merges_clusters=bool(self.merge_clusters))
+        merges_clusters = check_flag(self.merge_clusters, "merge_clusters", who)
+        rule = thresholds.rule(self.max_subclusters, self.max_idle, merges_clusters=merges_clusters)
         self._checked = (given, rule)
         if hasattr(self, "_graph"):
             self._graph.obey(rule)

@@ -38,6 +38,7 @@ from armillary.persistence.schema import (
     to_json,
 )
 from armillary.persistence.whole import whole_file
+from armillary.validation import check_path
 
 _METADATA_KEY = "armillary"
 _SAVE_AGAIN = "Save the model again, or fetch the file again from where it came."
@@ -89,7 +90,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     OSError
         The file cannot be read, e.g. FileNotFoundError.
     """
-    file = Path(os.fsdecode(path))
+    file = Path(check_path(path, "load"))
     return _rebuilt(*_unpacked(file), file)
 
 
