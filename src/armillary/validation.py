@@ -424,7 +424,7 @@ def check_rotation(value: Any, n_features: int, who: str) -> Float64Array | None
     way_out = "Give a matrix R with R R' = 1 and determinant 1."
     try:
         rotation = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"{rule}; got {value!r}. {way_out}") from None
     if rotation.shape != (n_features, n_features):
         raise InputError(f"{rule}; got shape {rotation.shape}. {way_out}")

@@ -15,7 +15,7 @@ from armillary.files import Vectors, read_labels, read_vectors, write_vectors
 from armillary.geometry import sphere
 from armillary.geometry.rotation import mean_rotation
 from armillary.metrics import variation_of_information
-from armillary.plots import plot_segmentation
+from armillary.plots import plot_agreement, plot_segmentation, plot_silhouettes
 from armillary.report import write_report
 from armillary.validation import check_broadcast, check_flag, check_integer, check_numbers, check_path, check_row_count
 from armillary.vision import open_frames, read_depth_image, read_id_image, write_label_image
@@ -158,6 +158,10 @@ OTHERS = {
     "reject of numbers": lambda folder: DPvMFMeans().fit(_rows()).predict(_rows(), reject=np.ones((2, 2))),
     "consolidate of a word": lambda folder: DPvMFMeans(consolidate="yes").fit(_rows()),
     "merging of a word": lambda folder: Links(merge_clusters="yes").fit(_rows()),
+    "an array for a bound": lambda folder: Links().fit(_rows()).set_params(max_idle=np.ones(2)).predict(_rows()),
+    "agreement of a word": lambda folder: plot_agreement("", ["a"]),
+    "silhouettes of words": lambda folder: plot_silhouettes(["a"], [0]),
+    "a ragged vector": lambda folder: Links().fit(_rows()).predict_one([[1.0, 2.0], [1.0]]),
     "frames of a number": lambda folder: plot_segmentation(math.nan),
     "events since a dict": lambda folder: Links().fit(_rows()).events({}),
     "samples beyond": lambda folder: VonMisesFisherMixture(2, random_state=0).fit(_rows()).sample(10**400),

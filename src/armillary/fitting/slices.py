@@ -52,7 +52,9 @@ def join_batches(batches: Sequence[Any], who: str) -> tuple[Any, npt.NDArray[np.
             )
     numbers = np.repeat(np.arange(len(batches)), [batch.shape[0] for batch in batches])
     # each through the gate: what is joined is compiled code's to trust
-    tables = [as_matrix(batch, who, what=f"Batch {k}") for k, batch in enumerate(batches) if batch.shape[0] > 0]
+    tables: list[Any] = [
+        as_matrix(batch, who, what=f"Batch {k}") for k, batch in enumerate(batches) if batch.shape[0] > 0
+    ]
     if not tables:
         return np.empty((0, widths[0])), numbers
     if any(sp.issparse(table) for table in tables):

@@ -109,9 +109,9 @@ def tangent_vector(coordinates: ArrayLike, base_point: ArrayLike) -> Float64Arra
 def log_area(dimension: ArrayLike) -> Any:
     """Log of the area of the unit sphere in R^D: log(2 pi) for D = 2, log(4 pi) for D = 3. A float for a scalar."""
     half = 0.5 * check_numbers(dimension, "dimension", "log_area")
-    if not np.all(half > 0.0):
+    if not np.all(half >= 0.5):
         raise InputError(
-            f"`dimension` of log_area must be above 0; got {2.0 * half[~(half > 0.0)][0]}. The sphere in R^D has "
+            f"`dimension` of log_area must be at least 1; got {2.0 * half[~(half >= 0.5)][0]}. The sphere in R^D has "
             "dimension D."
         )
     area = np.log(2.0) + half * np.log(np.pi) - gammaln(half)

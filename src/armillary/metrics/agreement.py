@@ -172,7 +172,7 @@ def variation_of_information(truth: Any, labels: Any, *, base: float = math.e) -
     0.5
     """
     given: Any = base
-    if not (isinstance(given, numbers.Real) and 1.0 < given < math.inf):
+    if not (isinstance(given, numbers.Real) and 1.0 < float(given) < math.inf):
         raise ParameterError(
             f"`base` of variation_of_information must be a finite number above 1; got {base!r}. "
             "Use 2 for bits, math.e for nats."

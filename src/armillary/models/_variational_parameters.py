@@ -139,7 +139,7 @@ def _check_direction(value: Any, n_features: int, who: str) -> Float64Array | No
     rule = f"`mean_direction_prior` of {who} must be None or one direction, shape ({n_features},)"
     try:
         vector = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ParameterError(f"{rule}; got {value!r}. Give D numbers.") from None
     if vector.shape != (n_features,):
         raise ParameterError(f"{rule}; got shape {vector.shape}. Give one number for each column of X.")
