@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from armillary import DPvMFMeans, Links, SphericalKMeans, VonMisesFisherMixture, load, save
+from armillary import DirichletProcessMixture, DPvMFMeans, Links, SphericalKMeans, VonMisesFisherMixture, load, save
 from armillary.datasets import make_sparse_topics, make_tangent_gaussian_mixture, make_vmf_mixture
 from armillary.diagnostics import compare_draws, effective_sample_size, split_r_hat
 from armillary.distributions import vmf
@@ -15,7 +15,7 @@ from armillary.files import Vectors, read_labels, read_vectors, write_vectors
 from armillary.geometry import sphere
 from armillary.geometry.rotation import mean_rotation
 from armillary.metrics import variation_of_information
-from armillary.plots import plot_agreement, plot_segmentation, plot_silhouettes
+from armillary.plots import plot_agreement, plot_segmentation, plot_silhouettes, plot_tangent_space
 from armillary.report import write_report
 from armillary.validation import check_broadcast, check_flag, check_integer, check_numbers, check_path, check_row_count
 from armillary.vision import open_frames, read_depth_image, read_id_image, write_label_image
@@ -127,6 +127,10 @@ def test_vmf_says_what_it_cannot_use(call):
 # ------------------------------------------------------------------------------------ data, draws, files, models
 
 
+def _mixture():
+    return DirichletProcessMixture(n_burn_in=1, n_samples=2, random_state=0, n_threads=1).fit(_rows())
+
+
 def _rows(n=30):
     return make_vmf_mixture(n, 3, 3, random_state=0)[0]
 
@@ -162,6 +166,7 @@ OTHERS = {
     "agreement of a word": lambda folder: plot_agreement("", ["a"]),
     "silhouettes of words": lambda folder: plot_silhouettes(["a"], [0]),
     "a ragged vector": lambda folder: Links().fit(_rows()).predict_one([[1.0, 2.0], [1.0]]),
+    "a plane of no rows": lambda folder: plot_tangent_space(_mixture(), math.nan),
     "frames of a number": lambda folder: plot_segmentation(math.nan),
     "events since a dict": lambda folder: Links().fit(_rows()).events({}),
     "samples beyond": lambda folder: VonMisesFisherMixture(2, random_state=0).fit(_rows()).sample(10**400),
