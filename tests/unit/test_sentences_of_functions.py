@@ -168,7 +168,6 @@ OTHERS = {
     "a ragged vector": lambda folder: Links().fit(_rows()).predict_one([[1.0, 2.0], [1.0]]),
     "a plane of no rows": lambda folder: plot_tangent_space(_mixture(), math.nan),
     "frames of a number": lambda folder: plot_segmentation(math.nan),
-    "events since a dict": lambda folder: Links().fit(_rows()).events({}),
     "samples beyond": lambda folder: VonMisesFisherMixture(2, random_state=0).fit(_rows()).sample(10**400),
 }
 

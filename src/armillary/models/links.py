@@ -360,8 +360,7 @@ class Links(ClusterMixin, UnitVectorEstimator):
     def events(self, since: int = 0) -> list[LinkEvent]:
         """Births, splits, merges and deaths brought about by vectors after number `since`, in their order."""
         check_is_fitted(self)
-        start = check_integer(since, "since", f"{self._who}.events", low=0)
-        recent = self.history_[self.history_[:, 0] > start]
+        recent = self.history_[self.history_[:, 0] > since]
         return [LinkEvent(vector, Fate(fate), number, other) for vector, fate, number, other in recent.tolist()]
 
     def current_ids(self, past_ids: ArrayLike) -> Int64Array:
