@@ -7,6 +7,7 @@ with another number of threads, with the formula.
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 
 from tests.campaigns.campaign import main
@@ -17,7 +18,9 @@ from tests.campaigns.given import Random
 
 def trial(random: Random) -> Counter[str]:
     """A session with one model, or calls of a few functions; how many calls ended in which way."""
-    return (session if random.random() < 0.6 else some_functions)(random).outcomes
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of calls are looked at one by one
+        return (session if random.random() < 0.6 else some_functions)(random).outcomes
 
 
 if __name__ == "__main__":
