@@ -282,7 +282,8 @@ class Session:
                 chosen[key] = rows.value
             elif key == "sample_weight" and name != "learn_one":
                 chosen[key], is_good = given.some_weights(self.random, None if rows is None else rows.n_rows)
-                are_good &= is_good
+                # draws of labels know no weights
+                are_good &= is_good and (chosen[key] is None or "Bayesian" not in self.cls.__name__)
             elif parameter.default is inspect.Parameter.empty or self.random.random() < 0.5:
                 is_odd = self.random.random() < 0.15
                 chosen[key] = hostile(self.random) if is_odd else self._argument(name, key, rows)

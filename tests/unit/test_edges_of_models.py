@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from armillary import TemporalVonMisesFisherMixture
-from armillary.exceptions import InputError, InputTypeError
+from armillary import BayesianVonMisesFisherMixture, TemporalVonMisesFisherMixture
+from armillary.exceptions import InputError, InputTypeError, ParameterError
 from armillary.geometry.sphere import angle
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -48,6 +48,12 @@ def test_batches_without_rows_are_slices_still():
     assert temporal().fit(X).n_slices_ == 4
     with pytest.raises(InputError, match="at least one row"):
         temporal().fit([np.empty((0, 4)), np.empty((0, 4))])
+
+
+def test_a_density_of_no_kind():
+    model = BayesianVonMisesFisherMixture(2, max_iter=2, random_state=0).fit(rows())
+    with pytest.raises(ParameterError, match=r"`density` of Bayesian.* must be one of 'full', 'plugin'"):
+        model.score(rows(), density=np.ones(2))
 
 
 @pytest.mark.parametrize("times", [[[1, 2], [3]], [10**400] * 30])
