@@ -15,7 +15,7 @@ from armillary.files import Vectors, read_labels, read_vectors, write_vectors
 from armillary.geometry import sphere
 from armillary.geometry.rotation import mean_rotation
 from armillary.metrics import variation_of_information
-from armillary.plots import plot_agreement, plot_segmentation, plot_silhouettes, plot_tangent_space
+from armillary.plots import plot_agreement, plot_id_shares, plot_segmentation, plot_silhouettes, plot_tangent_space
 from armillary.report import write_report
 from armillary.validation import check_broadcast, check_flag, check_integer, check_numbers, check_path, check_row_count
 from armillary.vision import open_frames, read_depth_image, read_id_image, write_label_image
@@ -167,6 +167,7 @@ OTHERS = {
     "silhouettes of words": lambda folder: plot_silhouettes(["a"], [0]),
     "a ragged vector": lambda folder: Links().fit(_rows()).predict_one([[1.0, 2.0], [1.0]]),
     "a plane of no rows": lambda folder: plot_tangent_space(_mixture(), math.nan),
+    "a number of ids": lambda folder: plot_id_shares([[0, 1]], most_ids="word"),
     "frames of a number": lambda folder: plot_segmentation(math.nan),
     "samples beyond": lambda folder: VonMisesFisherMixture(2, random_state=0).fit(_rows()).sample(10**400),
 }
