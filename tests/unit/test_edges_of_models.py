@@ -46,6 +46,7 @@ def test_batches_pass_the_gate_one_by_one(batch, message):
 def test_batches_without_rows_are_slices_still():
     X = [rows(), np.empty((0, 4)), sp.csr_array((0, 4)), rows(seed=1)]
     assert temporal().fit(X).n_slices_ == 4
+    assert temporal().fit([rows().astype(np.float16), *X]).n_slices_ == 5
     with pytest.raises(InputError, match="at least one row"):
         temporal().fit([np.empty((0, 4)), np.empty((0, 4))])
 

@@ -21,7 +21,7 @@ from armillary.fitting.passes import Passes
 from armillary.fitting.workers import Workers
 from armillary.kernels.contract import Kernels
 from armillary.points import Points
-from armillary.validation import as_matrix
+from armillary.validation import as_matrix, computing_dtype
 
 Times = npt.NDArray[Any]
 R = TypeVar("R")
@@ -58,7 +58,9 @@ def join_batches(batches: Sequence[Any], who: str) -> tuple[Any, npt.NDArray[np.
     if not tables:
         return np.empty((0, widths[0])), numbers
     if any(sp.issparse(table) for table in tables):
-        return sp.vstack([sp.csr_array(table) for table in tables], format="csr"), numbers
+        # float16 and the like have no sparse form
+        kept = [table.astype(computing_dtype(table.dtype), copy=False) for table in tables]
+        return sp.vstack([sp.csr_array(table) for table in kept], format="csr"), numbers
     return np.concatenate(tables), numbers
 
 
