@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -37,6 +38,10 @@ MOST_COPIES = 2.0**53
 _WHY_COPIES = ", up to which float64 counts copies of rows one by one"
 
 Rows = np.ndarray[Any, np.dtype[Any]] | sp.csr_array | sp.csr_matrix
+# Whole numbers beyond this fit into no array, and no loop counts so far.
+_MOST_INTEGER = 2**63 - 1
+# More numbers than this fit into no memory.
+_MOST_NUMBERS = 10**15
 # A quick look at rows (n, D): True if all norms are surely 1 to within a tolerance, False if that is not sure.
 FirstLook = Callable[[np.ndarray[Any, np.dtype[Any]], float], bool]
 
@@ -405,10 +410,19 @@ def _refuse_weights(weights: Float64Array, total: float, most: float, name: str,
 def check_integer(value: Any, name: str, who: str, *, low: int, high: int | None = None, hint: str = "") -> int:
     """An int in [low, high]; booleans are not integers here."""
     is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if is_integer and value >= low and (high is None or value <= high):
+    if is_integer and low <= value <= (_MOST_INTEGER if high is None else high):
         return int(value)
+    if high is None and is_integer and value > _MOST_INTEGER:
+        high = _MOST_INTEGER
     rule = f"an int >= {low}" if high is None else f"an int from {low} to {high}"
     raise ParameterError(f"`{name}` of {who} must be {rule}; got {value!r}.{' ' + hint if hint else ''}")
+
+
+def check_row_count(value: Any, n_features: int, name: str, who: str, *, low: int) -> int:
+    """How many rows of D numbers to make: an int, and no more than some memory could hold."""
+    most = max(low, _MOST_NUMBERS // max(1, n_features))
+    number = check_integer(value, name, who, low=low)
+    return number if number <= most else check_integer(value, name, who, low=low, high=most, hint="Draw them in parts.")
 
 
 def check_number(value: Any, name: str, who: str, *, low: float, high: float = math.inf, hint: str = "") -> float:
@@ -469,6 +483,55 @@ def _is_finite(value: Any) -> bool:
         return math.isfinite(value)
     except OverflowError:  # an int beyond every float
         return False
+
+
+def check_numbers(value: Any, name: str, who: str, *, may_be_infinite: bool = False) -> Float64Array:
+    """An array of any shape as finite float64 numbers; with `may_be_infinite` every number is left to the caller."""
+    try:
+        given = np.asarray(value)
+        if given.dtype.kind not in "fiubO":  # dates and complex numbers would convert, and lose what they are
+            raise TypeError(f"dtype {given.dtype}")
+        array = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputTypeError(
+            f"`{name}` of {who} must hold real numbers; they do not convert: {str(error).rstrip('.')}. "
+            "Pass an array of floats."
+        ) from error
+    if not may_be_infinite and not np.isfinite(array).all():
+        raise InputError(
+            f"`{name}` of {who} must hold finite numbers; got {array[~np.isfinite(array)][0]}. Drop such entries."
+        )
+    return array
+
+
+def check_broadcast(who: str, **shapes: tuple[int, ...]) -> None:
+    """Refuse shapes that do not go together by NumPy's rules; the names are for the sentence."""
+    if len(set(shapes.values())) == 1:
+        return
+    try:
+        np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise InputError(
+            f"The arguments of {who} must have shapes that broadcast; got {told}. Give one entry, or as many of each."
+        ) from None
+
+
+def check_flag(value: Any, name: str, who: str, other: str = "") -> bool:
+    """True or False; `other` names what else the parameter may be."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise ParameterError(f"`{name}` of {who} must be {other}True or False; got {value!r}.")
+
+
+def check_path(path: Any, who: str, name: str = "path") -> str:
+    """A path as a string."""
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        raise InputTypeError(
+            f"`{name}` of {who} must be a string or a path; got {path!r}. Use str(path) or pathlib.Path(path)."
+        ) from None
 
 
 def check_choice(value: Any, name: str, who: str, choices: Collection[str], *, hint: str = "") -> str:

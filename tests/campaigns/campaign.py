@@ -1,7 +1,8 @@
 """What campaigns share: numbered trials in a process of their own, until a number or a time is up, and a record.
 
-A trial is a function of one generator. It returns a word for what came out ("answer", "sentence", ...) and raises where
-something came out that must not. Trial n of seed s is always the same, so each fault can be looked at alone:
+A trial is a function of one generator. It returns a word for what came out ("answer", "sentence", ...), or where it
+makes several calls a count of such words, and raises where something came out that must not. Trial n of seed s is
+always the same, so each fault can be looked at alone:
 
     python -m tests.campaigns.calls --seed 7 --only 1234
 
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-Trial = Callable[[np.random.Generator], str]
+Trial = Callable[[np.random.Generator], str | Counter[str]]
 
 RESULTS = Path(__file__).parent / "results"
 _MOST_FAULTS = 20  # told in full; the others are counted
@@ -122,7 +123,7 @@ class _Child:
         self._number = number
         if word == "end":
             record.n_trials += 1
-            record.outcomes[what] += 1
+            record.outcomes.update([what] if isinstance(what, str) else what)
         elif word == "fault":
             record.add_fault(number, what)
         elif word == "done":

@@ -51,7 +51,11 @@ def test_of_many_frames_some_are_drawn_from_the_first_to_the_last():
 @pytest.mark.parametrize(
     ("arguments", "kind", "sentence"),
     [
-        ({"labels": []}, InputError, "`labels` of plot_segmentation must have at least one frame; got none."),
+        (
+            {"labels": []},
+            InputError,
+            "`labels` of plot_segmentation must have at least one frame; got none. Give a list of label images.",
+        ),
         (
             {"labels": LABELS[:2], "depths": DEPTHS[:1]},
             InputError,

@@ -169,6 +169,12 @@ def test_the_first_of_equal_runs_is_kept():
     assert best(chains).chain is chains[1]
 
 
+def test_runs_that_differ_by_rounding_are_equal():
+    """As those of one partition, numbered otherwise: which is kept must not depend on how the rows are held."""
+    assert best([Scripted([20.0], still_at=1), Scripted([20.0 + 4e-15], still_at=1)]).objective == 20.0
+    assert best([Scripted([20.0], still_at=1), Scripted([20.0 + 1e-9], still_at=1)]).objective > 20.0
+
+
 def test_a_run_that_did_not_converge_may_be_the_best():
     chains = [Scripted([1.0], still_at=1), Scripted([2.0, 3.0, 4.0])]
     kept = best(chains, max_steps=3)

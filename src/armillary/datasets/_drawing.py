@@ -12,7 +12,7 @@ import numpy.typing as npt
 from armillary._typing import Float64Array, FloatArray
 from armillary.distributions import vmf
 from armillary.exceptions import ParameterError
-from armillary.validation import check_integer, check_number
+from armillary.validation import check_integer, check_number, check_row_count
 
 Labels = npt.NDArray[np.int64]
 
@@ -101,13 +101,17 @@ def vmf_rows(
 
 
 def check_sizes(n_samples: int, n_features: int, n_clusters: int, who: str) -> None:
-    check_integer(n_samples, "n_samples", who, low=1)
     check_integer(n_features, "n_features", who, low=2, hint="Unit vectors in one dimension are only signs.")
-    check_integer(n_clusters, "n_clusters", who, low=1)
+    check_row_count(n_samples, n_features, "n_samples", who, low=1)
+    check_row_count(n_clusters, n_features, "n_clusters", who, low=1)
 
 
 def float_dtype(dtype: npt.DTypeLike, who: str) -> np.dtype[Any]:
-    if np.dtype(dtype) not in (np.float32, np.float64):
+    try:
+        is_float = np.dtype(dtype) in (np.float32, np.float64)
+    except (TypeError, ValueError, SyntaxError):  # what is no dtype at all
+        is_float = False
+    if not is_float:
         raise ParameterError(
             f"`dtype` of {who} must be float32 or float64; got {dtype!r}. Convert X afterwards if you need another."
         )
@@ -150,5 +154,5 @@ def as_numbers(value: Any) -> Float64Array:
     """The value as float64; NaN, which every rule refuses, where it does not convert."""
     try:
         return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.array(np.nan)

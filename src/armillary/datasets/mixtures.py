@@ -18,6 +18,7 @@ from scipy.stats import invwishart
 from armillary._typing import Float64Array, FloatArray, RandomState
 from armillary.datasets._drawing import (
     Labels,
+    as_numbers,
     batches,
     check_sizes,
     check_weights,
@@ -196,11 +197,13 @@ def _tangent_covariances(
     """Inverse-Wishart covariances (K, p, p) with mean spread^2 I."""
     if degrees is None:
         degrees = dimension + 3.0
-    if not degrees > dimension + 1:
+    number = as_numbers(degrees)
+    if not (number.ndim == 0 and number > dimension + 1):
         raise ParameterError(
             f"`degrees_of_freedom` of {who} must be above {dimension + 1} = n_features, where the mean covariance "
             f"exists; got {degrees!r}. Use {dimension + 3} for varied shapes, math.inf for round clusters."
         )
+    degrees = float(number)
     if math.isinf(degrees):
         return np.tile(spread**2 * np.eye(dimension), (n_clusters, 1, 1))
     # drawn with mean I and then scaled, so that a spread of 0 is allowed; p = 1 comes back without its axes

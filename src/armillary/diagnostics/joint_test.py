@@ -26,7 +26,7 @@ from scipy import stats
 from armillary._typing import ArrayLike, Float64Array
 from armillary.exceptions import InputError
 from armillary.random import Stream
-from armillary.validation import check_integer, check_number
+from armillary.validation import check_integer, check_number, check_numbers
 
 Theta = TypeVar("Theta")
 Data = TypeVar("Data")
@@ -120,8 +120,8 @@ def successive_conditional_draws(
 
 
 def compare_draws(
-    marginal: Float64Array,
-    successive: Float64Array,
+    marginal: ArrayLike,
+    successive: ArrayLike,
     *,
     false_alarm_rate: float,
     n_batches: int = 20,
@@ -129,6 +129,7 @@ def compare_draws(
 ) -> JointTestResult:
     """Welch's test of the means of independent draws (n, m) and of chains (B, T, m), each cut into `n_batches`."""
     check_number(false_alarm_rate, "false_alarm_rate", "joint_test", low=0.0, high=1.0)
+    marginal, successive = _draws(marginal, successive)
     n_steps = successive.shape[1]
     n_batches = check_integer(n_batches, "n_batches", "joint_test", low=1, high=n_steps)
     if n_batches * len(successive) < 10:
@@ -152,6 +153,19 @@ def compare_draws(
     return JointTestResult(
         known, marginal.mean(axis=0), batches.mean(axis=0), z_scores, np.asarray(p_values), float(false_alarm_rate)
     )
+
+
+def _draws(marginal: ArrayLike, successive: ArrayLike) -> tuple[Float64Array, Float64Array]:
+    """Both as arrays, of the same statistics."""
+    one, chains = (
+        check_numbers(*given, "joint_test") for given in ((marginal, "marginal"), (successive, "successive"))
+    )
+    if one.ndim != 2 or chains.ndim != 3 or one.shape[1] != chains.shape[2] or len(one) < 2 or chains.shape[1] < 1:
+        raise InputError(
+            "`marginal` and `successive` of joint_test must be two or more draws (n, m) and chains (B, T, m) of "
+            f"the same m; got shapes {one.shape} and {chains.shape}. Give what the two functions that draw return."
+        )
+    return one, chains
 
 
 def _rows(values: ArrayLike) -> Float64Array:

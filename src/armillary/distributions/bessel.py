@@ -37,6 +37,7 @@ from scipy.special import gammaln
 from armillary._typing import ArrayLike, Float64Array
 from armillary.exceptions import ParameterError
 from armillary.geometry.sphere import log_area
+from armillary.validation import check_broadcast, check_numbers
 
 # A float where every argument is a scalar, else a Float64Array: NumPy's own convention for its functions.
 FloatOrArray: TypeAlias = Any
@@ -322,7 +323,12 @@ def _arguments(
     maximum: float = np.inf,
 ) -> tuple[Float64Array, Float64Array]:
     """Both as float64 of one shape; the ranges are checked here and nowhere else."""
-    first, second = np.broadcast_arrays(np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64))
+    try:
+        first, second = np.broadcast_arrays(np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64))
+    except (TypeError, ValueError, OverflowError):  # looked into only here: fits ask for these curves all the time
+        shapes = {key: check_numbers(value, key, "vmf").shape for key, value in ((first_name, first), (name, second))}
+        check_broadcast("vmf", **shapes)
+        raise
     good = (first >= minimum) & np.isfinite(first)
     if not good.all():
         raise ParameterError(

@@ -289,7 +289,8 @@ def _zoom(target: Target, starts: Float64Array) -> Float64Array:
 def point_law(target: Target, concentrations: Float64Array) -> LogLaw:
     """All mass at these concentrations (K,): what a draw of a sampler knows. It has no entropy to speak of."""
     log_h = np.asarray(bessel.log_h(0.5 * target.dimension - 1.0, concentrations))
-    nodes = np.log(concentrations)[None]
+    # rows that cancel start at concentration 0, which has no logarithm
+    nodes = np.log(np.maximum(concentrations, np.exp(LOWEST)))[None]
     return LogLaw(nodes, np.ones_like(nodes), np.zeros_like(log_h), log_h, is_followed=True)
 
 

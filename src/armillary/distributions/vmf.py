@@ -30,11 +30,20 @@ from armillary.distributions.bessel import (
     mean_resultant_derivative,
     mean_resultant_length,
 )
-from armillary.exceptions import InputError
+from armillary.exceptions import InputError, ParameterError
 from armillary.geometry.sphere import log_area
 from armillary.random import generator
-from armillary.sparse_structure import checked_csr
-from armillary.validation import Rows, check_integer, check_number, check_sample_weight, row_blocks, unit_rows
+from armillary.validation import (
+    Rows,
+    as_matrix,
+    check_broadcast,
+    check_number,
+    check_numbers,
+    check_row_count,
+    check_sample_weight,
+    row_blocks,
+    unit_rows,
+)
 
 __all__ = [
     "Fit",
@@ -62,6 +71,10 @@ _FAR_CONCENTRATION = 1e5
 _CHUNK_VALUES = 1 << 18
 
 
+# Natural parameters beyond this have squares that are not finite.
+_MOST_CONCENTRATION = 1e150
+
+
 class Fit(NamedTuple):
     """A maximum likelihood fit: `mean` (D,), `concentration`, and `log_likelihood` in nats over all rows."""
 
@@ -85,8 +98,9 @@ def log_density(points: ArrayLike | Rows, mean: ArrayLike, concentration: ArrayL
     """
     center = _unit(mean, "mean", "vmf.log_density")
     dimension = center.shape[-1]
-    scale = np.asarray(concentration, dtype=np.float64)
+    scale = check_numbers(concentration, "concentration", "vmf.log_density")
     rows = _points(points, dimension, "vmf.log_density")
+    check_broadcast("vmf.log_density", points=rows.shape[:-1], mean=center.shape[:-1], concentration=scale.shape)
     if sp.issparse(rows) or np.all(scale < _FAR_CONCENTRATION):
         density = log_normalizer(dimension, scale) + scale * _cosine(rows, center)
     else:
@@ -108,7 +122,7 @@ def sample(mean: ArrayLike, concentration: float, size: int, random_state: Rando
             f"`mean` of vmf.sample must be one direction, shape (D,); got {center.shape}. Call it once for each row."
         )
     concentration = check_number(concentration, "concentration", "vmf.sample", low=0.0)
-    size = check_integer(size, "size", "vmf.sample", low=0)
+    size = check_row_count(size, center.shape[-1], "size", "vmf.sample", low=0)
     rng = generator(random_state)
     dimension = len(center)
     # the reflection that exchanges the mean with one end of the last axis, the one whose sum with it cannot cancel
@@ -178,14 +192,15 @@ def fit(points: ArrayLike | Rows, weights: ArrayLike | None = None) -> Fit:
 
 def entropy(dimension: ArrayLike, concentration: ArrayLike) -> FloatOrArray:
     """Differential entropy in nats: log_area(D) at concentration 0, falling without bound."""
-    return log_area(dimension) + relative_entropy(dimension, concentration)
+    return relative_entropy(dimension, concentration) + log_area(dimension)
 
 
 def relative_entropy(dimension: ArrayLike, concentration: ArrayLike) -> FloatOrArray:
     """The entropy less that of the uniform law, at most 0: log H - k A, with the part of size k taken out of both."""
+    complement = mean_resultant_complement(dimension, concentration)
     order = 0.5 * np.asarray(dimension, dtype=np.float64) - 1.0
     scale = np.asarray(concentration, dtype=np.float64)
-    return log_h(order, scale, scaled=True) + scale * mean_resultant_complement(dimension, scale)
+    return log_h(order, scale, scaled=True) + scale * complement
 
 
 def kl_divergence(
@@ -196,7 +211,15 @@ def kl_divergence(
     second = _unit(other_mean, "other_mean", "vmf.kl_divergence")
     dimension = first.shape[-1]
     _check_dimension(second, dimension, "other_mean", "vmf.kl_divergence")
-    here, there = np.asarray(concentration, dtype=np.float64), np.asarray(other_concentration, dtype=np.float64)
+    here = check_numbers(concentration, "concentration", "vmf.kl_divergence")
+    there = check_numbers(other_concentration, "other_concentration", "vmf.kl_divergence")
+    check_broadcast(
+        "vmf.kl_divergence",
+        mean=first.shape[:-1],
+        concentration=here.shape,
+        other_mean=second.shape[:-1],
+        other_concentration=there.shape,
+    )
     # log H(k2) - log H(k1) + A(k1) (k1 - k2 mu1.mu2), with the parts of size k taken out
     change = log_h(dimension / 2 - 1, there, scaled=True) - log_h(dimension / 2 - 1, here, scaled=True)
     widening = (there - here) * mean_resultant_complement(dimension, here)
@@ -242,7 +265,9 @@ def log_marginal_likelihood(
     dimension = prior.shape[-1]
     order = dimension / 2 - 1
     gain = log_h(order, np.linalg.norm(natural, axis=-1)) - log_h(order, mean_concentration_prior)
-    return np.asarray(count, dtype=np.float64) * log_normalizer(dimension, concentration) + gain
+    n_rows = check_numbers(count, "count", "vmf.log_marginal_likelihood")
+    check_broadcast("vmf.log_marginal_likelihood", count=n_rows.shape, resultant=np.shape(gain))
+    return n_rows * log_normalizer(dimension, concentration) + gain
 
 
 def log_predictive_density(
@@ -252,8 +277,15 @@ def log_predictive_density(
     center = _unit(mean, "mean", "vmf.log_predictive_density")
     dimension = center.shape[-1]
     order = dimension / 2 - 1
-    own, blur = np.asarray(concentration, dtype=np.float64), np.asarray(mean_concentration, dtype=np.float64)
-    cosine = _cosine(_points(points, dimension, "vmf.log_predictive_density"), center)
+    who = "vmf.log_predictive_density"
+    own = check_numbers(concentration, "concentration", who)
+    blur = check_numbers(mean_concentration, "mean_concentration", who)
+    rows = _points(points, dimension, who)
+    shapes = {"points": rows.shape[:-1], "mean": center.shape[:-1]}
+    check_broadcast(who, **shapes, concentration=own.shape, mean_concentration=blur.shape)
+    if own.max(initial=0.0) > _MOST_CONCENTRATION or blur.max(initial=0.0) > _MOST_CONCENTRATION:
+        raise _too_concentrated(who)
+    cosine = _cosine(rows, center)
     # |k x + g m|^2 as a sum of squares; rounding can put the cosine of opposite vectors below -1
     norm = np.sqrt((own - blur) ** 2 + 2.0 * own * blur * np.maximum(1.0 + cosine, 0.0))
     return np.asarray(log_normalizer(dimension, own) + (log_h(order, norm) - log_h(order, blur)))[()]
@@ -313,10 +345,28 @@ def _natural_parameter(
 ) -> tuple[Float64Array, Float64Array]:
     """The prior's direction and the posterior's natural parameter, both (..., D)."""
     prior = _unit(direction, "mean_direction_prior", who)
-    total = np.asarray(resultant, dtype=np.float64)
+    total = check_numbers(resultant, "resultant", who)
     _check_dimension(total, prior.shape[-1], "resultant", who)
-    data = np.asarray(concentration, dtype=np.float64)[..., None] * total
-    return prior, data + np.asarray(prior_concentration, dtype=np.float64)[..., None] * prior
+    own = check_numbers(concentration, "concentration", who)
+    before = check_numbers(prior_concentration, "mean_concentration_prior", who)
+    check_broadcast(
+        who,
+        resultant=total.shape[:-1],
+        concentration=own.shape,
+        mean_direction_prior=prior.shape[:-1],
+        mean_concentration_prior=before.shape,
+    )
+    longest = np.abs(total).max(initial=0.0) * np.abs(own).max(initial=0.0)
+    if not max(longest, np.abs(before).max(initial=0.0)) <= _MOST_CONCENTRATION:
+        raise _too_concentrated(who)
+    return prior, own[..., None] * total + before[..., None] * prior
+
+
+def _too_concentrated(who: str) -> ParameterError:
+    return ParameterError(
+        f"The concentrations of {who} must leave natural parameters of at most {_MOST_CONCENTRATION:g}, whose squares "
+        "are floats; they are larger. Lower the concentrations."
+    )
 
 
 def _float64_blocks(rows: Rows) -> Iterator[tuple[int, Float64Array]]:
@@ -353,14 +403,18 @@ def _versine(rows: Any, direction: Float64Array) -> Float64Array:
 
 
 def _points(points: Any, dimension: int, who: str) -> Any:
-    rows = checked_csr(points, who, "`points`") if sp.issparse(points) else np.asarray(points)
+    if sp.issparse(points):
+        rows = as_matrix(points, who, what="points")
+        check_numbers(rows.data, "points", who)
+    else:
+        rows = check_numbers(points, "points", who)
     _check_dimension(rows, dimension, "points", who)
     return rows
 
 
 def _unit(direction: ArrayLike, name: str, who: str) -> Float64Array:
     """Directions (..., D) of unit length in float64; what is not close to a unit vector is refused."""
-    vec = np.asarray(direction, dtype=np.float64)
+    vec = check_numbers(direction, name, who)
     if vec.ndim == 0 or vec.shape[-1] < 2:
         raise InputError(f"`{name}` of {who} must have D >= 2 numbers along its last axis; got shape {vec.shape}.")
     norm = np.linalg.norm(vec, axis=-1, keepdims=True)

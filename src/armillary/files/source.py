@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 from armillary.exceptions import InputError
 from armillary.files.formats import COMPRESSED, check_format, format_of, sniffed
 from armillary.files.sizes import unpacked
+from armillary.validation import check_path
 
 _OPEN: dict[str, Callable[[Path], Any]] = dict(zip(COMPRESSED, (gzip.open, bz2.open, lzma.open), strict=True))
 _LONGEST_REASON = 200  # letters of what a library says, which may hold the content itself
@@ -54,7 +55,7 @@ class Source:
     @classmethod
     def of(cls, path: str | os.PathLike[str], format: str | None = None) -> Source:
         """The source at `path`, "-" for standard input; the format by its ending or first bytes where none is given."""
-        given = os.fsdecode(path)
+        given = check_path(path, "read_vectors")
         if format is not None:
             check_format(format)
         if given == "-":

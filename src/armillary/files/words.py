@@ -16,11 +16,12 @@ from armillary.files.formats import format_of
 from armillary.files.separated import read_table
 from armillary.files.source import Source, read_text
 from armillary.files.tables import LABEL_NAMES, Choice, read_arrow_table, read_parquet_table, some
+from armillary.validation import check_integer, check_path
 
 
 def read_labels(path: str | os.PathLike[str], n_rows: int, column: str | None = None) -> npt.NDArray[Any]:
     """One label for each of `n_rows` rows: an array, lines, a column of a table, or the targets of an svmlight file."""
-    return read_column(path, n_rows, "labels", LABEL_NAMES, column)
+    return read_column(path, check_integer(n_rows, "n_rows", "read_labels", low=0), "labels", LABEL_NAMES, column)
 
 
 def read_words(
@@ -34,7 +35,7 @@ def read_column(
     path: str | os.PathLike[str], n_rows: int, what: str, names: Collection[str], column: str | None = None
 ) -> npt.NDArray[Any]:
     """One value for each of `n_rows` rows, of whatever kind; `what` they are, and `names` a column of them may have."""
-    values = _values(os.fsdecode(path), what, names, column)
+    values = _values(check_path(path, f"read_{what}"), what, names, column)
     if values.ndim == 2 and 1 in values.shape:
         values = values.ravel()
     if values.ndim != 1 or len(values) != n_rows:

@@ -17,7 +17,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 import scipy.sparse as sp
 
-from armillary.exceptions import InputError
+from armillary.exceptions import InputError, InputTypeError
 from armillary.files.arrays import WIDTH_COMMENT
 from armillary.files.formats import COMPRESSED, check_format, format_of
 from armillary.files.spreadsheets import guarded, table_text
@@ -25,6 +25,7 @@ from armillary.files.vectors import Vectors
 from armillary.persistence.tensors import packed_tensors
 from armillary.persistence.whole import whole_file
 from armillary.sparse_structure import checked_csr
+from armillary.validation import check_path
 
 # formats with room for ids and texts beside the vectors
 WITH_WORDS = frozenset({"npz", "csv", "tsv", "jsonl", "parquet", "arrow"})
@@ -49,7 +50,11 @@ def write_vectors(
     `is_guarded` ids and texts in csv and tsv files that a spreadsheet would run as formulas begin with an apostrophe,
     which `restored` takes off again.
     """
-    name = os.fsdecode(path)
+    name = check_path(path, "write_vectors")
+    if not isinstance(vectors, Vectors):
+        raise InputTypeError(
+            f"`vectors` of write_vectors must be a Vectors record; got {type(vectors).__name__}. Use Vectors(rows)."
+        )
     kind = _kind(name, format)
     rows = checked_csr(vectors.rows, "write_vectors", "The matrix") if _is_sparse(vectors.rows) else vectors.rows
     if is_guarded and kind in ("csv", "tsv"):

@@ -10,6 +10,7 @@ import numpy as np
 
 from armillary._typing import ArrayLike, Float64Array
 from armillary.exceptions import InputError
+from armillary.validation import check_numbers
 
 
 def split_r_hat(draws: ArrayLike) -> float:
@@ -50,7 +51,7 @@ def effective_sample_size(draws: ArrayLike) -> float:
 
 
 def _halves(draws: ArrayLike, who: str) -> Float64Array:
-    chains = np.atleast_2d(np.asarray(draws, dtype=np.float64))
+    chains = np.atleast_2d(check_numbers(draws, "draws", who))
     if chains.ndim != 2 or chains.shape[1] < 4:
         raise InputError(
             f"`draws` of {who} must be one number per draw, of shape (chains, draws) with at least 4 draws; "

@@ -13,6 +13,8 @@ from armillary.fitting.stopping import Stopping
 S_co = TypeVar("S_co", covariant=True)
 S = TypeVar("S")
 
+_ROUNDING = 1e-12  # of objectives that are equal, relative to them: sums of up to millions of rows
+
 
 class Chain(Protocol[S_co]):
     """One run of a model from its start: what the loop can ask for."""
@@ -69,13 +71,17 @@ def best_run(
     emitter: Emitter,
     merit: Callable[[Run[S]], float] | None = None,
 ) -> Run[S]:
-    """The run with the highest objective, or `merit`, among `start(1) ... start(n_restarts)`; the first of equals."""
+    """The run with the highest objective, or `merit`, among `start(1) ... start(n_restarts)`; the first of equals.
+
+    Equal are those that differ by rounding alone: which run is kept must not depend on how the rows are held.
+    """
     best, best_restart, best_merit = None, 0, -math.inf
     for restart in range(1, n_restarts + 1):
         chain = start(restart)
         run = run_chain(chain, max_steps=max_steps, stopping=stopping, emitter=emitter, restart=restart)
         worth = run.objective if merit is None or n_restarts == 1 else merit(run)
-        if best is None or worth > best_merit:
+        # one partition, numbered otherwise, differs in the last bits of its sums, and so do dense and CSR rows
+        if best is None or (worth > best_merit and not math.isclose(worth, best_merit, rel_tol=_ROUNDING)):
             best, best_restart, best_merit = run, restart, worth
     assert best is not None, "n_restarts is at least 1"
     emitter.keep(restart=best_restart, step=best.n_steps, n_clusters=best.chain.n_clusters, objective=best.objective)

@@ -21,7 +21,7 @@ from armillary.fitting.passes import Passes
 from armillary.fitting.workers import Workers
 from armillary.kernels.contract import Kernels
 from armillary.points import Points
-from armillary.sparse_structure import checked_csr
+from armillary.validation import as_matrix, computing_dtype
 
 Times = npt.NDArray[Any]
 R = TypeVar("R")
@@ -38,7 +38,7 @@ def is_batches(X: Any) -> bool:
 
 
 def _is_table(batch: Any) -> bool:
-    return sp.issparse(batch) or len(getattr(batch, "shape", ())) == 2
+    return len(getattr(batch, "shape", ())) == 2
 
 
 def join_batches(batches: Sequence[Any], who: str) -> tuple[Any, npt.NDArray[np.int64]]:
@@ -51,16 +51,17 @@ def join_batches(batches: Sequence[Any], who: str) -> tuple[Any, npt.NDArray[np.
                 "Give an empty batch its columns too, e.g. X[:0]."
             )
     numbers = np.repeat(np.arange(len(batches)), [batch.shape[0] for batch in batches])
-    if any(sp.issparse(batch) for batch in batches):
-        return sp.vstack([_sparse(batch, number, who) for number, batch in enumerate(batches)], format="csr"), numbers
-    return np.concatenate([np.asarray(batch) for batch in batches]), numbers
-
-
-def _sparse(batch: Any, number: int, who: str) -> sp.csr_array:
-    """A batch as CSR, with or without rows."""
-    if sp.issparse(batch):
-        return sp.csr_array(checked_csr(batch, who, f"Batch {number}"))
-    return sp.csr_array(np.asarray(batch))
+    # each through the gate: what is joined is compiled code's to trust
+    tables: list[Any] = [
+        as_matrix(batch, who, what=f"Batch {k}") for k, batch in enumerate(batches) if batch.shape[0] > 0
+    ]
+    if not tables:
+        return np.empty((0, widths[0])), numbers
+    if any(sp.issparse(table) for table in tables):
+        # float16 and the like have no sparse form
+        kept = [table.astype(computing_dtype(table.dtype), copy=False) for table in tables]
+        return sp.vstack([sp.csr_array(table) for table in kept], format="csr"), numbers
+    return np.concatenate(tables), numbers
 
 
 def join_weights(sample_weight: Any, batches: Sequence[Any], who: str) -> Any:
@@ -79,7 +80,13 @@ def join_weights(sample_weight: Any, batches: Sequence[Any], who: str) -> Any:
 
 def as_times(times: Any, name: str, who: str) -> Times:
     """Times as int64, float64, datetime64 or, where they are strings, objects: any shape, none of them missing."""
-    values = np.asarray(times)
+    try:
+        values = np.asarray(times)
+    except ValueError:
+        raise InputTypeError(
+            f"`{name}` of {who} must be numbers, strings or dates, one for each row; got lists of different lengths. "
+            "Number the slices 0, 1, ..."
+        ) from None
     if values.dtype.kind == "O" and values.size and not all(isinstance(value, str) for value in values.flat):
         values = _from_objects(values, name, who)
     kind = values.dtype.kind

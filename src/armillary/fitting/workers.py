@@ -17,6 +17,9 @@ from typing import Any, Generic, Self, TypeVar
 
 from armillary.validation import check_integer
 
+# Systems refuse to start many more than this, and every one of them has a share of the work to itself.
+_MOST_THREADS = 4096
+
 T = TypeVar("T")
 
 
@@ -24,7 +27,7 @@ def thread_count(n_threads: int | None, who: str) -> int:
     """None means every core this process may run on."""
     if n_threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return check_integer(n_threads, "n_threads", who, low=1, hint="None takes every core.")
+    return check_integer(n_threads, "n_threads", who, low=1, high=_MOST_THREADS, hint="None takes every core.")
 
 
 @cache

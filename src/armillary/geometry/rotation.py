@@ -14,6 +14,7 @@ import numpy as np
 
 from armillary._typing import ArrayLike, Float64Array
 from armillary.exceptions import InputError
+from armillary.validation import check_numbers
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -31,14 +32,15 @@ def mean_rotation(source: ArrayLike, target: ArrayLike, weights: ArrayLike | Non
     source, target : (K, D), unit rows; D >= 2
     weights : (K,), not negative; None counts pairs alike
     """
-    before, after = np.asarray(source, dtype=np.float64), np.asarray(target, dtype=np.float64)
+    who = "mean_rotation"
+    before, after = check_numbers(source, "source", who), check_numbers(target, "target", who)
     if before.ndim != 2 or before.shape != after.shape or before.shape[1] < 2:
         raise InputError(
             "`source` and `target` of mean_rotation must be pairs of rows, both (K, D) with D >= 2; "
             f"got {before.shape} and {after.shape}."
         )
     n_pairs, dimension = before.shape
-    shares = np.ones(n_pairs) if weights is None else np.asarray(weights, dtype=np.float64)
+    shares = np.ones(n_pairs) if weights is None else check_numbers(weights, "weights", who)
     if shares.shape != (n_pairs,) or not np.all((shares >= 0.0) & np.isfinite(shares)):
         raise InputError(
             f"`weights` of mean_rotation must be one finite number, not negative, for each of the {n_pairs} pairs; "

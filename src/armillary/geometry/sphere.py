@@ -23,6 +23,7 @@ from scipy.special import gammaln
 
 from armillary._typing import ArrayLike, Float64Array
 from armillary.exceptions import InputError
+from armillary.validation import check_broadcast, check_numbers
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -53,8 +54,9 @@ def log(point: ArrayLike, base_point: ArrayLike) -> Float64Array:
 
 def geodesic(start: ArrayLike, end: ArrayLike, fraction: ArrayLike) -> Float64Array:
     """Points at `fraction` (...) of the shortest arc from `start` to `end` (..., D); beyond [0, 1] it goes on."""
-    share = np.asarray(fraction, dtype=np.float64)[..., None]
-    return exp(share * log(end, start), start)
+    share, tangent = check_numbers(fraction, "fraction", "geodesic")[..., None], log(end, start)
+    check_broadcast("geodesic", fraction=share.shape[:-1], **{"start and end": tangent.shape[:-1]})
+    return exp(share * tangent, start)
 
 
 def transport(tangent_vec: ArrayLike, base_point: ArrayLike, end_point: ArrayLike) -> Float64Array:
@@ -97,7 +99,7 @@ def tangent_coordinates(tangent_vec: ArrayLike, base_point: ArrayLike) -> Float6
 
 def tangent_vector(coordinates: ArrayLike, base_point: ArrayLike) -> Float64Array:
     """Tangent vectors (..., D) from their coordinates (..., D - 1) in `tangent_frame(base_point)`."""
-    flat = np.asarray(coordinates, dtype=np.float64)
+    flat = np.atleast_1d(check_numbers(coordinates, "coordinates", "tangent_vector"))
     vec, base = _vectors(
         coordinates=np.concatenate([flat, np.zeros((*flat.shape[:-1], 1))], axis=-1), base_point=base_point
     )
@@ -106,20 +108,26 @@ def tangent_vector(coordinates: ArrayLike, base_point: ArrayLike) -> Float64Arra
 
 def log_area(dimension: ArrayLike) -> Any:
     """Log of the area of the unit sphere in R^D: log(2 pi) for D = 2, log(4 pi) for D = 3. A float for a scalar."""
-    half = 0.5 * np.asarray(dimension, dtype=np.float64)
+    half = 0.5 * check_numbers(dimension, "dimension", "log_area")
+    if not np.all(half >= 0.5):
+        raise InputError(
+            f"`dimension` of log_area must be at least 1; got {2.0 * half[~(half >= 0.5)][0]}. The sphere in R^D has "
+            "dimension D."
+        )
     area = np.log(2.0) + half * np.log(np.pi) - gammaln(half)
     return area if area.ndim else float(area)
 
 
 def _vectors(**named: ArrayLike) -> list[Float64Array]:
     """The arguments as float64, of one D; the names are for the sentence."""
-    arrays = [np.asarray(value, dtype=np.float64) for value in named.values()]
-    if any(array.ndim == 0 for array in arrays) or len({array.shape[-1] for array in arrays}) > 1:
+    arrays = [check_numbers(value, name, "geometry") for name, value in named.items()]
+    if any(array.ndim == 0 or array.shape[-1] == 0 for array in arrays) or len({one.shape[-1] for one in arrays}) > 1:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in zip(named, arrays, strict=True))
         raise InputError(
             f"Points and vectors on one sphere must have the same last axis, D; got {shapes}. "
             "Put the D numbers of each vector along the last axis."
         )
+    check_broadcast("geometry", **{name: array.shape for name, array in zip(named, arrays, strict=True)})
     return arrays
 
 

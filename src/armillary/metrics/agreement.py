@@ -8,6 +8,7 @@ thousand clusters need no large table. Labels may be any hashable values.
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,7 +171,8 @@ def variation_of_information(truth: Any, labels: Any, *, base: float = math.e) -
     >>> variation_of_information(["cat", "cat", "dog", "dog"], [0, 1, 2, 2], base=2)
     0.5
     """
-    if not 1.0 < base < math.inf:
+    given: Any = base
+    if not (isinstance(given, numbers.Real) and 1.0 < float(given) < math.inf):
         raise ParameterError(
             f"`base` of variation_of_information must be a finite number above 1; got {base!r}. "
             "Use 2 for bits, math.e for nats."

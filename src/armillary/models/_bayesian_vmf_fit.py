@@ -14,7 +14,6 @@ from armillary.models import vmf_mixture as em
 from armillary.models._mixture import check_n_components
 from armillary.models._variational_parameters import (
     VariationalParameters,
-    check_flag,
     check_started,
     check_variational,
     initial_prior,
@@ -35,7 +34,7 @@ from armillary.models._variational_vmf import (
 )
 from armillary.points import Points
 from armillary.random import Stream
-from armillary.validation import check_choice, check_integer, check_number, check_positive
+from armillary.validation import check_choice, check_flag, check_integer, check_number, check_positive
 
 if TYPE_CHECKING:
     from armillary.models.bayesian_vmf_mixture import BayesianVonMisesFisherMixture

@@ -40,7 +40,7 @@ from armillary.models._dirichlet_process_start import (
 from armillary.models._subclusters import Halves, SubclusterChain
 from armillary.points import Points
 from armillary.random import Stream
-from armillary.validation import check_choice, check_integer, check_positive
+from armillary.validation import check_choice, check_flag, check_integer, check_positive
 
 COMPONENTS = ("tangent_gaussian", "gaussian", "vmf")
 SAMPLERS: dict[str, type[Chain]] = {
@@ -111,7 +111,7 @@ class Parameters:
             alpha_prior=AlphaPrior() if update == "resampled" else None,
             spread=_check_spread(model.spread_prior, who),
             degrees=_check_degrees(model.degrees_of_freedom_prior, component, points.n_features, who),
-            volume_factor=bool(model.volume_factor),
+            volume_factor=check_flag(model.volume_factor, "volume_factor", who),
             init=_check_init(model.init, points, who),
             n_components=check_integer(model.n_components, "n_components", who, low=1),
             n_attempts=check_integer(model.n_attempts, "n_attempts", who, low=0),

@@ -19,7 +19,7 @@ from armillary.models._estimator import UnitVectorEstimator, counted_points
 from armillary.models._turns import reading
 from armillary.points import Points
 from armillary.random import generator
-from armillary.validation import check_choice, check_integer
+from armillary.validation import check_choice, check_row_count
 
 
 class PredictiveMixture(DensityMixin, UnitVectorEstimator, ABC):
@@ -65,7 +65,7 @@ class PredictiveMixture(DensityMixin, UnitVectorEstimator, ABC):
         Each row has a direction and a concentration of its own, drawn from their law.
         """
         check_is_fitted(self)
-        size = check_integer(n_samples, "n_samples", self._who, low=1)
+        size = check_row_count(n_samples, self.n_features_in_, "n_samples", f"{self._who}.sample", low=1)
         return draw_rows(self._predictive(), size, random_state)
 
 

@@ -23,7 +23,7 @@ from armillary.models import vmf_mixture as em
 from armillary.models._mixture import check_runs
 from armillary.random import Stream
 from armillary.statistics.directional import DirectionalStatistics
-from armillary.validation import check_choice, check_integer, check_number, check_positive
+from armillary.validation import check_choice, check_flag, check_integer, check_number, check_positive
 
 MOST_VARIANCE = 100.0
 
@@ -114,13 +114,6 @@ def bounded_log(concentration: float) -> float:
     return min(max(math.log(max(concentration, 1e-300)), LOWEST), HIGHEST)
 
 
-def check_flag(value: Any, name: str, who: str, other: str = "") -> bool:
-    """True or False; `other` names what else the parameter may be."""
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    raise ParameterError(f"`{name}` of {who} must be {other}True or False; got {value!r}.")
-
-
 def check_started(n_components: Any, n_started: int, who: str) -> int:
     """The number of components of a later batch: that of the first."""
     if check_integer(n_components, "n_components", who, low=1) == n_started:
@@ -146,7 +139,7 @@ def _check_direction(value: Any, n_features: int, who: str) -> Float64Array | No
     rule = f"`mean_direction_prior` of {who} must be None or one direction, shape ({n_features},)"
     try:
         vector = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ParameterError(f"{rule}; got {value!r}. Give D numbers.") from None
     if vector.shape != (n_features,):
         raise ParameterError(f"{rule}; got shape {vector.shape}. Give one number for each column of X.")

@@ -445,7 +445,7 @@ class BayesianVonMisesFisherMixture(PredictiveMixture):
         `density="full"` averages over the law of the parameters (over the draws of Gibbs sampling), "plugin" takes
         their expectations. Both integrate to one (vmf_mixtures.md, 6).
         """
-        if density == "full" and hasattr(self, "sample_labels_"):
+        if isinstance(density, str) and density == "full" and hasattr(self, "sample_labels_"):
             points = self._points(X, is_new=False)
             with self._passes(points) as passes:
                 return gibbs.log_predictive(passes, self._draws())

@@ -48,6 +48,7 @@ from armillary.statistics.directional import DirectionalStatistics
 from armillary.validation import (
     as_matrix,
     check_choice,
+    check_flag,
     check_integer,
     check_number,
     check_positive,
@@ -140,7 +141,7 @@ class Parameters:
             max_unseen_steps=unseen,
             weight_rule=cast(WeightRule, rule),
             is_exact=check_choice(model.solver, "solver", who, ("exact", "small_angle")) == "exact",
-            carries_unseen=bool(model.carry_unseen),
+            carries_unseen=check_flag(model.carry_unseen, "carry_unseen", who),
             max_iter=check_integer(model.max_iter, "max_iter", who, low=1),
             tol=check_number(model.tol, "tol", who, low=0.0, hint="It is a gain per row; 0 runs until no row moves."),
             max_history=check_integer(model.max_history, "max_history", who, low=0),
@@ -478,7 +479,8 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
         check_is_fitted(self)
         points, is_present, _ = self._present(X, None, is_new=False)
         parameters = self._parameters(points)
-        return self._nearest(points, is_present, self._state(), parameters.floor if reject else -math.inf)
+        floor = parameters.floor if check_flag(reject, "reject", f"{self._who}.predict") else -math.inf
+        return self._nearest(points, is_present, self._state(), floor)
 
     @reading
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
@@ -564,7 +566,7 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
         shape: tuple[int, ...] = getattr(X, "shape", ())
         if len(shape) == 2 and shape[0] == 0 and shape[1] >= 2 and n_features in (None, shape[1]):
             return None, np.zeros(0, dtype=np.bool_), int(shape[1])
-        if not self.allow_missing:
+        if not check_flag(self.allow_missing, "allow_missing", self._who):
             points = self._points(X, sample_weight, is_new=is_new)
             return points, np.ones(points.n_rows, dtype=np.bool_), points.n_features
         matrix = as_matrix(X, self._who, n_features)

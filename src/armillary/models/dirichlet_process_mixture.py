@@ -58,7 +58,7 @@ from armillary.models._subclusters import HALVES, Halves, packed_halves, unpacke
 from armillary.models._turns import learning, reading
 from armillary.points import Points
 from armillary.random import Stream
-from armillary.validation import check_choice, check_integer
+from armillary.validation import check_choice, check_integer, check_row_count
 
 # Columns of `trace_`.
 _CLUSTERS, _ALPHA, _LOG_JOINT = range(3)
@@ -464,8 +464,8 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
     @reading
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Float64Array, IntArray]:
         """Rows (n, D) from the mixture fitted, and their clusters (n,): -1 for rows of a cluster not seen yet."""
-        n_samples = check_integer(n_samples, "n_samples", self._who, low=1)
         check_is_fitted(self)
+        n_samples = check_row_count(n_samples, self.n_features_in_, "n_samples", f"{self._who}.sample", low=1)
         component = self._component()
         generator = Stream.of(random_state).generator("dp sample")
         shares = np.append(self.weights_, self._rest())

@@ -36,7 +36,7 @@ from armillary.models._turns import learning, reading
 from armillary.points import Points
 from armillary.random import Stream
 from armillary.statistics.directional import DirectionalStatistics
-from armillary.validation import UNIT_TOLERANCE, check_angle, check_integer, check_number
+from armillary.validation import UNIT_TOLERANCE, check_angle, check_flag, check_integer, check_number
 
 # Bounds pay where a score costs much more than two angles per row (benchmarks/algorithms.py).
 _WIDE_ENOUGH = 17
@@ -75,7 +75,7 @@ class Parameters:
             if model.max_clusters is None
             # labels have 32 bits: a higher cap is none
             else min(check_integer(model.max_clusters, "max_clusters", who, low=1, hint="None sets no cap."), _MOST),
-            consolidates=bool(model.consolidate),
+            consolidates=check_flag(model.consolidate, "consolidate", who),
         )
 
     @property
@@ -301,7 +301,7 @@ class DPvMFMeans(ClusterMixin, UnitVectorEstimator):
     @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the clusters of the rows of X (n, D), dense or CSR; `y` is ignored."""
-        is_warm = bool(self.warm_start) and hasattr(self, "cluster_centers_")
+        is_warm = check_flag(self.warm_start, "warm_start", self._who) and hasattr(self, "cluster_centers_")
         points = self._points(X, sample_weight, is_new=not is_warm)
         parameters = Parameters.check(self, points)
         state = initial_state(points.n_features, self._state() if is_warm else None)
@@ -369,7 +369,8 @@ class DPvMFMeans(ClusterMixin, UnitVectorEstimator):
     def predict(self, X: Any, *, reject: bool = False) -> IntArray:
         """The nearest cluster of each row of X (n,), int32; with `reject`, -1 for rows beyond `max_angle` of all."""
         points = self._points(X, is_new=False)
-        floor = Parameters.check(self, points).opening.floor if reject else -math.inf
+        is_strict = check_flag(reject, "reject", f"{self._who}.predict")
+        floor = Parameters.check(self, points).opening.floor if is_strict else -math.inf
         labels = np.full(points.n_rows, -1, dtype=np.int32)
         with self._passes(points) as passes:
             passes.assign(score_rule(self._state(), floor), labels)

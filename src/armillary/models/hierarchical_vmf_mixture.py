@@ -52,7 +52,7 @@ from armillary.models._tree_view import TreeNode, merges, nested_json, newick, t
 from armillary.models._turns import learning, reading
 from armillary.random import Stream
 from armillary.statistics.directional import DirectionalStatistics
-from armillary.validation import check_integer
+from armillary.validation import check_flag, check_integer
 
 # A mean direction shorter than 1 by less than rounding would have an infinite concentration.
 _LEAST_GAP = 2.0**-52
@@ -437,11 +437,13 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
         also its `n_features` top features and its direction.
         """
         nodes = self.tree_
+        if indent is not None:
+            check_integer(indent, "indent", f"{self._who}.to_json", low=0, high=100, hint="None writes one line.")
         extra: list[dict[str, Any]] = [{} for _ in nodes]
-        if n_features:
+        if check_integer(n_features, "n_features", f"{self._who}.to_json", low=0):
             for entry, top in zip(extra, self.top_features(n_features, feature_names).tolist(), strict=True):
                 entry["top_features"] = top
-        if directions:
+        if check_flag(directions, "directions", f"{self._who}.to_json"):
             for entry, node in zip(extra, nodes, strict=True):
                 entry["direction"] = node.direction.tolist()
         return nested_json(nodes, extra, indent)

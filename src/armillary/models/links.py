@@ -38,6 +38,7 @@ from armillary.statistics.directional import DirectionalStatistics
 from armillary.validation import (
     UNIT_TOLERANCE,
     as_matrix,
+    check_flag,
     check_integer,
     check_number,
     check_sample_weight,
@@ -619,7 +620,13 @@ class Links(ClusterMixin, UnitVectorEstimator):
 
     def _row(self, x: Any, *, is_new: bool) -> FloatArray:
         """The gate for one vector: a unit row (1, D)."""
-        array = np.asarray(x)
+        try:
+            array = np.asarray(x)
+        except ValueError:
+            raise InputError(
+                f"x of {self._who} must be one vector, a 1-D array; got lists of different lengths. "
+                "Use partial_fit_predict or predict for many."
+            ) from None
         if not is_new and _is_plain_unit(array, vars(self).get("n_features_in_")):
             return array.reshape(1, -1)
         if array.ndim != 1 and array.shape[:1] != (1,):
@@ -668,7 +675,7 @@ class Links(ClusterMixin, UnitVectorEstimator):
             self.max_history,
         )
         known = vars(self).get("_checked")
-        if known is not None and known[0] == given:
+        if known is not None and _are_same(known[0], given):
             rule: LinkRule = known[1]
             return rule
         who = self._who
@@ -682,7 +689,8 @@ class Links(ClusterMixin, UnitVectorEstimator):
                 stacklevel=5,
             )
         self._check_bounds()
-        rule = thresholds.rule(self.max_subclusters, self.max_idle, merges_clusters=bool(self.merge_clusters))
+        merges_clusters = check_flag(self.merge_clusters, "merge_clusters", who)
+        rule = thresholds.rule(self.max_subclusters, self.max_idle, merges_clusters=merges_clusters)
         self._checked = (given, rule)
         return rule
 
@@ -799,6 +807,14 @@ def _is_plain_unit(array: npt.NDArray[Any], n_features: int | None) -> bool:
     with np.errstate(over="ignore"):
         # |norm - 1| is half of this, so that the gate agrees whatever the order of its sum
         return bool(abs(array @ array - 1.0) <= UNIT_TOLERANCE[array.dtype])
+
+
+def _are_same(known: tuple[Any, ...], given: tuple[Any, ...]) -> bool:
+    """Whether parameters are as they were; an array, which has no truth, is not."""
+    try:
+        return known == given
+    except ValueError:
+        return False
 
 
 def _is_id(value: Any) -> bool:

@@ -71,7 +71,7 @@ from armillary.models._turns import learning, reading
 from armillary.points import Points
 from armillary.random import Stream
 from armillary.statistics.directional import DirectionalStatistics
-from armillary.validation import check_choice, check_integer
+from armillary.validation import check_choice, check_integer, check_row_count
 
 
 class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
@@ -462,7 +462,7 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         `time` is that of a slice; by default the last.
         """
         check_is_fitted(self)
-        size = check_integer(n_samples, "n_samples", self._who, low=1)
+        size = check_row_count(n_samples, self.n_features_in_, "n_samples", f"{self._who}.sample", low=1)
         number = len(self.times_) - 1 if time is None else int(self._numbers(time, 1)[0])
         slice_ = self.slice_weights_[number], self.means_[number], self.mean_concentrations_[number]
         return draw_rows(self._predictive(*slice_), size, random_state)

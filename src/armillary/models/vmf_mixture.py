@@ -43,7 +43,7 @@ from armillary.models._turns import learning, reading
 from armillary.points import Points
 from armillary.random import Stream, generator
 from armillary.statistics.directional import DirectionalStatistics
-from armillary.validation import check_choice, check_integer, check_number, check_positive
+from armillary.validation import check_choice, check_number, check_positive, check_row_count
 
 STARTS = ("k-means++", "random", "random_labels")
 # Gopal and Yang 2014, 10.2.
@@ -362,7 +362,7 @@ class VonMisesFisherMixture(AffineMixture):
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Float64Array, IntArray]:
         """Rows (n_samples, D) drawn from the mixture, in the order of their components (n_samples,)."""
         check_is_fitted(self)
-        size = check_integer(n_samples, "n_samples", self._who, low=1)
+        size = check_row_count(n_samples, self.n_features_in_, "n_samples", f"{self._who}.sample", low=1)
         draws = generator(random_state)
         counts = draws.multinomial(size, self.weights_ / self.weights_.sum())
         parts = [

@@ -40,6 +40,7 @@ from armillary.persistence.schema import (
     to_json,
 )
 from armillary.persistence.whole import whole_file
+from armillary.validation import check_path
 
 _MOST_TOLD = 1000  # characters of a sentence about a parameter
 _METADATA_KEY = "armillary"
@@ -94,7 +95,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     OSError
         The file cannot be read, e.g. FileNotFoundError.
     """
-    file = Path(os.fsdecode(path))
+    file = Path(check_path(path, "load"))
     return _rebuilt(*_unpacked(file), file)
 
 

@@ -25,6 +25,7 @@ from typing import BinaryIO
 
 from armillary.exceptions import ArchiveError
 from armillary.persistence.locks import CAN_MOVE_OPEN_FILES, beside, is_named, remove_and_close, try_lock
+from armillary.validation import check_path
 
 # Writers of one target at one time whose leftovers are found.
 _MOST_NUMBERED = 4
@@ -36,7 +37,7 @@ def whole_file(path: str | os.PathLike[str], who: str = "save") -> Iterator[Bina
     file or the new one. `who` is named in the sentence about a path that is no place for a file.
     """
     # through a symbolic link to its target, as open() would
-    target = Path(os.path.realpath(os.fsdecode(path)))
+    target = Path(os.path.realpath(check_path(path, who)))
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "No such directory", str(target.parent))
     if target.exists() and not target.is_file():

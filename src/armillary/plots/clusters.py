@@ -12,7 +12,7 @@ from armillary._typing import ArrayLike, Float64Array, IntArray
 from armillary.exceptions import InputError
 from armillary.plots.paper import INK, plain_axes, quiet
 from armillary.plots.sphere import NOISE_COLOR, PALETTE
-from armillary.validation import check_integer
+from armillary.validation import check_integer, check_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,7 +118,7 @@ def plot_silhouettes(
     """
     who = "plot_silhouettes"
     most_clusters = check_integer(most_clusters, "most_clusters", who, low=1)
-    scores = np.asarray(silhouettes, dtype=np.float64)
+    scores = check_numbers(silhouettes, "silhouettes", who, may_be_infinite=True)
     if scores.ndim != 1:
         raise InputError(
             f"`silhouettes` of {who} must be one number per row; got shape {scores.shape}. "

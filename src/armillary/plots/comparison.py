@@ -13,6 +13,7 @@ from armillary.plots.angles import plot_angle_table
 from armillary.plots.paper import INK, PALE_INK, plain_axes, quiet
 from armillary.plots.sphere import PALETTE, _need_matplotlib, _new_figure
 from armillary.plots.sweeps import plot_sweep
+from armillary.validation import check_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,7 +72,7 @@ def plot_scores(table: Sequence[Mapping[str, Any]], scores: Sequence[str], *, ax
 
 def plot_agreement(agreement: ArrayLike, names: Sequence[str], *, ax: Axes | None = None) -> Axes:
     """Draw how far pairs of clusterings agree, e.g. their adjusted Rand indices (m, m); 1 is the same clusters."""
-    values = np.asarray(agreement, dtype=np.float64)
+    values = check_numbers(agreement, "agreement", "plot_agreement", may_be_infinite=True)
     if values.shape != (len(names), len(names)):
         raise InputError(
             f"`agreement` of plot_agreement must have shape ({len(names)}, {len(names)}), one row and column for each "

@@ -58,9 +58,11 @@ def plot_segmentation(
     """
     who = "plot_segmentation"
     _need_matplotlib(who)
-    n_frames = len(labels)
+    frames: Any = labels
+    n_frames = len(frames) if isinstance(frames, Sequence) or np.ndim(frames) > 0 else 0
     if n_frames == 0:
-        raise InputError(f"`labels` of {who} must have at least one frame; got none.")
+        came = "none" if isinstance(frames, Sequence | np.ndarray) else type(frames).__name__
+        raise InputError(f"`labels` of {who} must have at least one frame; got {came}. Give a list of label images.")
     for name, values in (("depths", depths), ("normals", normals), ("titles", titles)):
         if values is not None and len(values) != n_frames:
             raise InputError(

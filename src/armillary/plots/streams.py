@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from armillary._typing import ArrayLike, Float64Array
-from armillary.exceptions import InputError, ParameterError
+from armillary.exceptions import InputError
 from armillary.plots.sphere import NOISE_COLOR, PALETTE, _need_matplotlib, _new_figure
+from armillary.validation import check_integer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,8 +54,7 @@ def plot_id_shares(
     if not len(ids):
         raise InputError(f"`ids` of {who} must have at least one step; got none. Give one array of ids for each step.")
     steps = [_amounts(step, number, who) for number, step in enumerate(ids)]
-    if most_ids < 1:
-        raise ParameterError(f"`most_ids` of {who} must be an int >= 1; got {most_ids!r}.")
+    most_ids = check_integer(most_ids, "most_ids", who, low=1)
     if ax is None:
         ax = _new_figure(8.0, 3.6).add_axes((0.1, 0.15, 0.87, 0.8))
     names, shares = _shares(steps)

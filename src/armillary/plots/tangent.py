@@ -12,7 +12,7 @@ from armillary._typing import ArrayLike, Float64Array
 from armillary.exceptions import InputError, ParameterError
 from armillary.plots.paper import INK, plain_axes, quiet
 from armillary.plots.sphere import PALETTE
-from armillary.validation import check_integer
+from armillary.validation import as_matrix, check_integer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -183,7 +183,7 @@ def _check_axes(axes: Any, n_axes: int, who: str) -> list[int]:
 
 def _members(model: Any, X: Any, cluster: int, labels: Any, names: Any, who: str) -> npt.NDArray[np.intp]:
     """Numbers of the rows of a cluster."""
-    n_rows = len(np.asarray(X))
+    n_rows = as_matrix(X, who, model.n_features_in_).shape[0]
     given = np.asarray(model.predict(X) if labels is None else labels)
     if given.shape != (n_rows,) or given.dtype.kind not in "iu":
         raise InputError(

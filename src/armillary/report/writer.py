@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array, IntArray
-from armillary.exceptions import InputError
+from armillary.exceptions import InputError, InputTypeError
 from armillary.fitting.passes import Passes
 from armillary.fitting.workers import Workers, thread_count
 from armillary.kernels.select import kernels_for
@@ -62,6 +62,10 @@ def write_report(
     >>> model = SphericalKMeans(5, random_state=0).fit(X)
     >>> write_report("report.html", ReportData(X, model.labels_, model, title="Five caps"))  # doctest: +SKIP
     """
+    if not isinstance(data, ReportData):
+        raise InputTypeError(
+            f"`data` of {_WHO} must be a ReportData; got {type(data).__name__}. Use ReportData(X, labels)."
+        )
     max_points = check_integer(max_points, "max_points", _WHO, low=1)
     text = page(data, _findings(data, max_points, n_threads))
     with whole_file(path, _WHO) as stream:

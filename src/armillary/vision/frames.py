@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary.exceptions import InputError
+from armillary.validation import check_path
 from armillary.vision.images import IMAGE_ENDINGS, PathLike, read_depth_image
 
 Pixels = npt.NDArray[Any]
@@ -113,7 +114,7 @@ def open_frames(*paths: PathLike, key: str | None = None) -> Frames:
     """
     if not paths:
         raise InputError(f"open_frames needs at least one path; got none. {_GIVE}")
-    return Frames([place for path in paths for place in _places(Path(path), key)])
+    return Frames([place for path in paths for place in _places(Path(check_path(path, "open_frames")), key)])
 
 
 def _places(path: Path, key: str | None) -> list[_Place]:

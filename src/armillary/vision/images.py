@@ -21,7 +21,7 @@ import numpy.typing as npt
 from armillary.exceptions import InputError, MissingExtraError
 from armillary.palette import COLOR_TABLE, color_numbers
 from armillary.persistence.whole import whole_file
-from armillary.validation import check_positive
+from armillary.validation import check_path, check_positive
 from armillary.vision.coloring import Colors
 from armillary.vision.regions import LabelImage, check_label_image
 
@@ -62,7 +62,7 @@ def read_id_image(path: PathLike) -> LabelImage:
 def _pixels(path: PathLike, who: str) -> npt.NDArray[Any]:
     pillow = _pillow(who)
     try:
-        with pillow.open(path) as image:
+        with pillow.open(check_path(path, who)) as image:
             image.load()
             mode, pixels = image.mode, np.array(image)
             if mode == "I" and image.format == "PNG":
