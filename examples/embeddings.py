@@ -17,8 +17,8 @@ It prints:
            326       0.294      0.180   0.000
     25 clusters, adjusted Rand index 1.00
     One cluster: no clear clusters were found in the 1,000 rows. Models learned from halves of the rows
-    agree to 0.02 at most; it takes 0.5, which rows without clusters do not reach. Give SphericalKMeans
-    a number of clusters to cut the rows all the same.
+    agree to 0.018 at most; it takes 0.5, which rows without clusters did not reach where it was
+    measured. Give SphericalKMeans a number of clusters to cut the rows all the same.
 """
 
 import textwrap

@@ -277,10 +277,10 @@ def test_weights_that_leave_nothing_for_clusters_to_come(models, path):
     assert len(loaded.sample(5, random_state=0)[0]) == 5
 
 
-def test_bounds_beyond_64_bits_bound_nothing(models, path):
-    beyond = load(signed(models["links"], path, max_idle=2**70, max_subclusters=2**70))
+def test_bounds_beyond_what_is_counted_bound_nothing(models, path):
+    beyond = load(signed(models["links"], path, max_idle=2**62, max_subclusters=2**62))
     without = load(signed(models["links"], path))
-    assert load(signed(models["dp"], path, max_clusters=2**70)).partial_fit(X).n_clusters_ == 3
+    assert load(signed(models["dp"], path, max_clusters=2**62)).partial_fit(X).n_clusters_ == 3
     np.testing.assert_array_equal(beyond.partial_fit(X).labels_, without.partial_fit(X).labels_)
 
 

@@ -133,7 +133,7 @@ READING = {
     "level_nodes", "nearest_rows", "predict", "predict_one", "predict_proba", "principal_axes", "record", "sample",
     "score", "score_next", "score_next_samples", "score_samples", "similarities", "tangent_coordinates", "to_json",
     "to_newick", "top_features", "trajectories", "transform", "children_", "leaves_", "node_concentrations_",
-    "node_means_", "tree_", "sample_labels_", "cluster_centers_", "cluster_ids_", "names",
+    "node_means_", "tree_", "sample_labels_", "n_draws_", "cluster_centers_", "cluster_ids_", "names",
 }  # fmt: skip
 LEARNING = {
     "cannot_link", "fit", "fit_predict", "fit_transform", "learn_one", "must_link", "name", "partial_fit",

@@ -266,6 +266,14 @@ FUNCTIONS: dict[str, Callable[[Random], Arguments]] = {
         "random_state": 0,
         "n_threads": 1,
     },
+    "armillary.find_max_angle": lambda r: {
+        "X": given.some_rows(r, _d(r)).value,
+        "n_clusters": int(r.integers(1, 5)),
+        "max_iter": 5,
+        "n_init": int(r.integers(1, 3)),
+        "random_state": 0,
+        "n_threads": 1,
+    },
     "armillary.suggest_max_angle": lambda r: {
         "X": given.some_rows(r, _d(r)).value,
         "n_clusters": int(r.integers(1, 5)),
@@ -371,6 +379,7 @@ FUNCTIONS: dict[str, Callable[[Random], Arguments]] = {
     },
     # files
     "armillary.files.read_labels": lambda r: {"path": _label_file(r), "n_rows": int(r.integers(7, 10))},
+    "armillary.files.restored": lambda r: {"word": one_of(r, ("", "'=1", "plain", "''+2"))},
     "armillary.files.read_vectors": lambda r: {"path": _file(r)},
     "armillary.files.write_vectors": lambda r: {
         "path": _path(r, "rows" + one_of(r, (".npy", ".npz", ".csv", ".jsonl", ".mtx"))),

@@ -108,7 +108,11 @@ _DP_READS = {
     **_COPIES,
     **_of_rows("predict", "predict_proba", "score_samples", "score"),
     **_SAMPLE,
-    **_plain(convergence=methodcaller("convergence"), sample_labels_=attrgetter("sample_labels_")),
+    **_plain(
+        convergence=methodcaller("convergence"),
+        sample_labels_=attrgetter("sample_labels_"),
+        n_draws_=attrgetter("n_draws_"),
+    ),
 }
 _AXES = {
     **_plain(principal_axes=methodcaller("principal_axes"), condition_numbers=methodcaller("condition_numbers")),

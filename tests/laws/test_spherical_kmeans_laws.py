@@ -170,8 +170,9 @@ def test_each_restart_counts_and_the_best_is_kept(algorithm):
         assert sorted(last) == [1, 2, 3, 4, 5, 6]
         objectives = [last[restart].objective for restart in sorted(last)]
         end = events[-1]
-        assert end.restart == 1 + int(np.argmax(objectives))
-        assert end.objective == max(objectives)
+        # the first of those that differ by rounding alone
+        assert end.restart == 1 + int(np.argmax(np.array(objectives) >= max(objectives) * (1.0 - 1e-12)))
+        assert end.objective == objectives[end.restart - 1]
         assert model.n_iter_ == end.step == last[end.restart].step
         assert abs(model.objective_ - max(objectives)) <= 1e-12 * len(rows)
         n_strict += max(objectives) > objectives[-1] + 1e-9

@@ -22,7 +22,7 @@ MOST_NOISE = 0.75
 # A chain draws partitions, and does not climb to the best: one with an odd row or two on their own is as good as any.
 CHANCE = 3.0
 QUICK = [
-    (2, 30, 0.15),
+    (2, 60, 0.1),
     (3, 120, 0.05),
     (5, 60, 0.15),
     (10, 30, 0.02),

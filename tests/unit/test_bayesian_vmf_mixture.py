@@ -96,7 +96,7 @@ SENTENCES = [
     ({"n_samples": 0}, "must be an int >= 1; got 0."),
     ({"n_burn_in": -1}, "must be an int >= 0; got -1."),
     ({"thin": 0}, "must be an int >= 1; got 0."),
-    ({"n_threads": 0}, "must be an int >= 1; got 0. None takes every core."),
+    ({"n_threads": 0}, "must be an int from 1 to 4096; got 0. None takes every core."),
 ]
 
 

@@ -855,7 +855,7 @@ SENTENCES = [
     ({"tol": math.inf}, f"must be a number >= 0; got inf.{GAIN}"),
     ({"max_history": -1}, "must be an int >= 0; got -1."),
     ({"max_history": 1.5}, "must be an int >= 0; got 1.5."),
-    ({"n_threads": 0}, "must be an int >= 1; got 0. None takes every core."),
+    ({"n_threads": 0}, "must be an int from 1 to 4096; got 0. None takes every core."),
     ({"verbose": -1}, "must be an int >= 0; got -1. 1 shows a progress bar."),
     (
         {"callbacks": 3},

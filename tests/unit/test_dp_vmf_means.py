@@ -308,8 +308,8 @@ SENTENCES = [
     ({"n_init": "auto"}, "must be an int >= 1; got 'auto'."),
     ({"max_clusters": 0}, "must be an int >= 1; got 0. None sets no cap."),
     ({"max_clusters": 2.0}, "must be an int >= 1; got 2.0. None sets no cap."),
-    ({"n_threads": 0}, f"must be an int >= 1; got 0.{CORES}"),
-    ({"n_threads": 1.5}, f"must be an int >= 1; got 1.5.{CORES}"),
+    ({"n_threads": 0}, f"must be an int from 1 to 4096; got 0.{CORES}"),
+    ({"n_threads": 1.5}, f"must be an int from 1 to 4096; got 1.5.{CORES}"),
     ({"verbose": -1}, "must be an int >= 0; got -1. 1 shows a progress bar."),
     ({"verbose": "loud"}, "must be an int >= 0; got 'loud'. 1 shows a progress bar."),
     (

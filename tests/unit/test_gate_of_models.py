@@ -685,8 +685,8 @@ BAD_PARAMETERS = {
         )
     ],
     "n_threads": [
-        (0, "`n_threads` of SphericalKMeans must be an int >= 1; got 0. None takes every core."),
-        (-1, "`n_threads` of SphericalKMeans must be an int >= 1; got -1. None takes every core."),
+        (0, "`n_threads` of SphericalKMeans must be an int from 1 to 4096; got 0. None takes every core."),
+        (-1, "`n_threads` of SphericalKMeans must be an int from 1 to 4096; got -1. None takes every core."),
     ],
     "verbose": [
         (-1, "`verbose` of SphericalKMeans must be an int >= 0; got -1. 1 shows a progress bar."),
@@ -836,7 +836,7 @@ def test_a_first_batch_with_too_few_rows_leaves_a_new_model_unfitted():
 def test_a_batch_with_bad_parameters_changes_nothing(name, value):
     fitted = model().partial_fit(rows())
     before = snapshot(fitted)
-    with pytest.raises(ParameterError, match="`n_threads` of SphericalKMeans must be an int >= 1"):
+    with pytest.raises(ParameterError, match="`n_threads` of SphericalKMeans must be an int from 1 to 4096"):
         fitted.set_params(**{name: value}).partial_fit(rows(seed=1))
     assert_unchanged(fitted, before)
 

@@ -81,7 +81,7 @@ SENTENCES = [
     ({"n_init": 0}, "must be an int >= 1; got 0."),
     ({"max_iter": 0}, "must be an int >= 1; got 0."),
     ({"tol": -1.0}, "must be a number >= 0; got -1.0."),
-    ({"n_threads": 0}, "must be an int >= 1; got 0."),
+    ({"n_threads": 0}, "must be an int from 1 to 4096; got 0."),
 ]
 
 

@@ -340,7 +340,7 @@ POSITIVE = "must be a number in (0, inf);"
         ({"init": "random"}, "must be one of 'k-means++', 'random_labels'; got 'random'."),
         ({"n_init": 0}, "must be an int >= 1; got 0."),
         ({"max_iter": 0}, "must be an int >= 1; got 0."),
-        ({"n_threads": 0}, "must be an int >= 1; got 0. None takes every core."),
+        ({"n_threads": 0}, "must be an int from 1 to 4096; got 0. None takes every core."),
         ({"verbose": -1}, "must be an int >= 0; got -1. 1 shows a progress bar."),
     ],
 )

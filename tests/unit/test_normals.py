@@ -185,7 +185,7 @@ def test_values_that_are_not_one_for_each_row_are_refused():
         ({"window": 1}, "`window` of estimate_normals must be an int >= 3; got 1"),
         ({"max_depth_jump": 0.0}, "`max_depth_jump` of estimate_normals"),
         ({"smoothing": "median"}, "`smoothing` of estimate_normals must be one of 'guided'.*None smooths nothing"),
-        ({"n_threads": 0}, "`n_threads` of estimate_normals must be an int >= 1; got 0"),
+        ({"n_threads": 0}, "`n_threads` of estimate_normals must be an int from 1 to 4096; got 0"),
     ],
 )
 def test_bad_parameters(change, message):

@@ -9,16 +9,19 @@ import logging
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
 from sklearn.base import clone
 
+import armillary
 from armillary import SphericalKMeans
 from armillary.exceptions import MissingExtraError
 from armillary.fitting.events import Emitter, FitEvent
@@ -193,7 +196,11 @@ def test_missing_rich_is_named(monkeypatch):
 
 def test_compilation_is_announced_once_and_cached_between_processes(tmp_path):
     code = "import numpy as np, armillary; [armillary.SphericalKMeans(2, verbose=1).fit(np.eye(3)) for _ in range(2)]"
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    # what lies beside the sources would be read, so they are copied without it
+    shutil.copytree(
+        Path(armillary.__file__).parent, tmp_path / "armillary", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "PYTHONPATH": str(tmp_path)}
     runs = [
         subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stderr
         for _ in range(2)

@@ -75,8 +75,8 @@ SENTENCES = [
     ({"empty_clusters": "drop"}, "must be one of 'refill', 'keep'; got 'drop'."),
     ({"algorithm": "elkan"}, "must be one of 'auto', 'lloyd', 'hamerly'; got 'elkan'."),
     ({"algorithm": None}, "must be one of 'auto', 'lloyd', 'hamerly'; got None."),
-    ({"n_threads": 0}, f"must be an int >= 1; got 0.{CORES}"),
-    ({"n_threads": 1.5}, f"must be an int >= 1; got 1.5.{CORES}"),
+    ({"n_threads": 0}, f"must be an int from 1 to 4096; got 0.{CORES}"),
+    ({"n_threads": 1.5}, f"must be an int from 1 to 4096; got 1.5.{CORES}"),
     ({"verbose": -1}, "must be an int >= 0; got -1. 1 shows a progress bar."),
 ]
 

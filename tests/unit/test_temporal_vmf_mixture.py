@@ -94,7 +94,7 @@ SENTENCES = [
     ({"mean_direction_prior": [1.0, 2.0]}, "must be None or one direction, shape (5,); got shape (2,)."),
     ({"init": np.eye(5)}, "must have shape (n_components, n_features) = (3, 5); got (5, 5)."),
     ({"tol": -1.0}, "must be a number >= 0; got -1.0."),
-    ({"n_threads": 0}, "must be an int >= 1; got 0. None takes every core."),
+    ({"n_threads": 0}, "must be an int from 1 to 4096; got 0. None takes every core."),
 ]
 
 

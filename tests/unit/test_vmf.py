@@ -217,7 +217,11 @@ def test_predictive_far_from_its_mean_does_not_fail():
             InputError,
             r"`mean` of vmf\.sample must be of unit length; got norm 2",
         ),
-        (lambda: vmf.sample(math.nan * E1, 1.0, 5, 0), InputError, r"must be of unit length; got norm nan"),
+        (
+            lambda: vmf.sample(math.nan * E1, 1.0, 5, 0),
+            InputError,
+            r"`mean` of vmf\.sample must hold finite numbers; got nan",
+        ),
         (lambda: vmf.sample([1.0], 1.0, 5, 0), InputError, r"must have D >= 2 numbers"),
         (lambda: vmf.sample([E1, E2], 1.0, 5, 0), InputError, r"must be one direction, shape \(D,\); got \(2, 3\)"),
         (lambda: vmf.sample(E1, -1.0, 5, 0), ParameterError, r"`concentration` of vmf\.sample must be a number >= 0"),

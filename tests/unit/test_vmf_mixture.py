@@ -87,7 +87,7 @@ SENTENCES = [
     ({"prior_strength": math.inf}, "must be a number >= 0; got inf."),
     ({"prior_strength": math.nan}, "must be a number >= 0; got nan."),
     ({"prior_strength": None}, "must be a number >= 0; got None."),
-    ({"n_threads": 0}, "must be an int >= 1; got 0. None takes every core."),
+    ({"n_threads": 0}, "must be an int from 1 to 4096; got 0. None takes every core."),
     ({"verbose": -1}, "must be an int >= 0; got -1. 1 shows a progress bar."),
 ]
 
@@ -479,7 +479,7 @@ def test_draws_repeat_by_seed_and_refuse_no_rows():
     for wrong in (0, -1, 1.5, True):
         with pytest.raises(ParameterError) as caught:
             model.sample(wrong)
-        assert str(caught.value) == f"`n_samples` of VonMisesFisherMixture must be an int >= 1; got {wrong!r}."
+        assert str(caught.value) == f"`n_samples` of VonMisesFisherMixture.sample must be an int >= 1; got {wrong!r}."
 
 
 def test_a_component_of_weight_zero_is_never_drawn():

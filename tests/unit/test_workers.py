@@ -74,7 +74,9 @@ def test_a_number_is_taken_as_it_is():
 def test_sentence_about_n_threads(value, shown):
     with pytest.raises(ParameterError) as caught:
         thread_count(value, "Model")
-    assert str(caught.value) == f"`n_threads` of Model must be an int >= 1; got {shown}. None takes every core."
+    assert (
+        str(caught.value) == f"`n_threads` of Model must be an int from 1 to 4096; got {shown}. None takes every core."
+    )
 
 
 # -------------------------------------------------------------------------------------------------- tasks and order

@@ -113,7 +113,7 @@ class LogLaw:
         by others than one: what a node adds is its weight times exp(kappa x.mu) / H(kappa), and nodes are kept where
         that counts for any x.mu from -1 to 1. The largest term moves up with x.mu, so the two ends bound the nodes.
         """
-        if self.log_density is None:
+        if self.log_density is None or not self._is_resolved:
             return self.thinned()
         step = _THIN_SPACING * np.minimum(np.sqrt(self.log_variances), 1.0)
         n_below, n_above = _FIRST_STEPS, _FIRST_STEPS
@@ -132,10 +132,16 @@ class LogLaw:
         masses = [np.exp(log_q[part, k]) for k, part in enumerate(kept)]
         return _padded(nodes, [mass / mass.sum() for mass in masses])
 
+    @property
+    def _is_resolved(self) -> bool:
+        """Whether every law is wide enough for its nodes to tell its spread: of 1e14 copies of a row it is not."""
+        spacing = self.nodes[1] - self.nodes[0] if self.stride is None else 0.0
+        return bool(np.all(np.sqrt(self.log_variances) > 0.25 * spacing))
+
     def _terms(self, y: Float64Array) -> tuple[Float64Array, list[npt.NDArray[np.bool_]]]:
         """log q (G, K) less its maximum, and where the terms of rows with x.mu = -1 and 1 count."""
         assert self.log_density is not None, "only laws that go on beyond their nodes"
-        is_inside = (y > LOWEST) & (y < HIGHEST)
+        is_inside = (y >= LOWEST) & (y <= HIGHEST)
         places = np.clip(y, LOWEST, HIGHEST)
         log_q = np.where(is_inside, self.log_density(places), -np.inf)
         log_q -= log_q.max(axis=0)
