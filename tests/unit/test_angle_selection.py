@@ -222,9 +222,7 @@ class TestSuggestErrors:
     def test_rows_and_threads_are_checked(self):
         with pytest.raises(InputError, match="Row 1 of X has norm 0 and no direction; suggest_max_angle"):
             suggest_max_angle([[1.0, 0.0], [0.0, 0.0]], 1)
-        with pytest.raises(
-            ParameterError, match="`n_threads` of suggest_max_angle must be an int from 1 to 4096; got 0"
-        ):
+        with pytest.raises(ParameterError, match="`n_threads` of suggest_max_angle must be an int from 1 to 4096"):
             suggest_max_angle(at_degrees(0, 10), 1, n_threads=0)
 
 
