@@ -19,14 +19,20 @@ def generator(random_state: RandomState) -> np.random.Generator:
     An int seeds a new generator, a `Generator` is used as it is, a `RandomState` lends its bit generator (both
     then advance), and None takes fresh entropy from the system.
     """
-    if random_state is None:
-        return np.random.default_rng()
+    check_random_state(random_state)
     if isinstance(random_state, np.random.Generator):
         return random_state
     if isinstance(random_state, np.random.RandomState):
         return np.random.Generator(random_state._bit_generator)
+    return np.random.default_rng(None if random_state is None else int(random_state))
+
+
+def check_random_state(random_state: RandomState) -> None:
+    """Refuse what no generator can be made of."""
+    if random_state is None or isinstance(random_state, np.random.Generator | np.random.RandomState):
+        return
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0:
-        return np.random.default_rng(int(random_state))
+        return
     raise ParameterError(
         "`random_state` must be None, an int >= 0, a numpy Generator or a RandomState; "
         f"got {random_state!r}. Pass an int for a result that repeats."

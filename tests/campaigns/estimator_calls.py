@@ -125,8 +125,8 @@ _SLOW = {
     "TemporalVonMisesFisherMixture",
 }  # fmt: skip
 
-# Streams, whose labels are answers of the moment, and mixtures that do not say that `predict` repeats ties.
-_PROMISE_NO_LABELS = {"Links", "DDPvMFMeans", "MultinomialMixture", "SoftKMeans"}
+# Streams, whose labels are answers of the moment.
+_PROMISE_NO_LABELS = {"Links", "DDPvMFMeans"}
 
 READING = {
     "aic", "alternatives", "bic", "condition_numbers", "convergence", "current_ids", "events", "labels_now",

@@ -39,6 +39,15 @@ class State:
     log_weights: Float64Array  # (K,)
     log_probabilities: Float64Array  # (K, D)
 
+    def published(self) -> tuple[Float64Array, Float64Array]:
+        """`weights_` and `feature_probabilities_`."""
+        return np.exp(self.log_weights), np.exp(self.log_probabilities)
+
+    @classmethod
+    def read(cls, weights: Float64Array, probabilities: Float64Array) -> State:
+        """The state behind fitted attributes."""
+        return cls(np.log(weights), np.log(probabilities))
+
 
 @dataclass(frozen=True)
 class Parameters:
@@ -182,13 +191,15 @@ class MultinomialMixture(AffineMixture):
             n_init=n_init,
             max_iter=max_iter,
             stopping=RelativeGain(tol, patience=2),
-            score_rule=lambda found: score_rule(found, points.scale),
+            # of what is published, whose logarithms differ in their last bits: labels are those of `predict`
+            score_rule=lambda found: score_rule(State.read(*found.published()), points.scale),
         )
+        weights, probabilities = state.published()
         self._publish(
             X,
             is_new=True,
-            weights_=np.exp(state.log_weights),
-            feature_probabilities_=np.exp(state.log_probabilities),
+            weights_=weights,
+            feature_probabilities_=probabilities,
             labels_=labels,
             log_likelihood_=evidence,
             n_clusters_=count_clusters(state.log_weights),
@@ -214,7 +225,7 @@ class MultinomialMixture(AffineMixture):
         return self._gate(X, sample_weight, is_new=is_new, make=as_count_points)
 
     def _rule(self, points: Points) -> AffineRule:
-        return score_rule(State(np.log(self.weights_), np.log(self.feature_probabilities_)), points.scale)
+        return score_rule(State.read(self.weights_, self.feature_probabilities_), points.scale)
 
     def _log_base(self, points: Points) -> float:
         return 0.0

@@ -49,6 +49,16 @@ class State:
     means: Float64Array  # (K, D), inside the sphere
     variance: float
 
+    @property
+    def weights(self) -> Float64Array:
+        """`weights_` (K,)."""
+        return np.exp(self.log_weights)
+
+    @classmethod
+    def read(cls, weights: Float64Array, means: Float64Array, variance: float) -> State:
+        """The state behind fitted attributes."""
+        return cls(log_shares(weights), means, variance)
+
 
 def initial_state(passes: Passes, init: str | Float64Array, n_components: int, stream: Stream, restart: int) -> State:
     """Means on the sphere, equal weights, and the variance of all rows about their mean."""
@@ -178,12 +188,13 @@ class SoftKMeans(AffineMixture):
             n_init=n_init,
             max_iter=max_iter,
             stopping=RelativeGain(tol, patience=2),
-            score_rule=score_rule,
+            # of what is published, whose logarithms differ in their last bits: labels are those of `predict`
+            score_rule=lambda found: score_rule(State.read(found.weights, found.means, found.variance)),
         )
         self._publish(
             X,
             is_new=True,
-            weights_=np.exp(state.log_weights),
+            weights_=state.weights,
             means_=state.means,
             variance_=state.variance,
             labels_=labels,
@@ -205,7 +216,7 @@ class SoftKMeans(AffineMixture):
         self._parameters(self._any_points())
 
     def _rule(self, points: Points) -> AffineRule:
-        return score_rule(State(log_shares(self.weights_), self.means_, self.variance_))
+        return score_rule(State.read(self.weights_, self.means_, self.variance_))
 
     def _log_base(self, points: Points) -> float:
         return log_base(self.variance_, points.n_features)

@@ -16,6 +16,7 @@ import inspect
 import json
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -226,8 +227,7 @@ def _packed(header: dict[str, Json], tensors: dict[str, Array], beside: Mapping[
 
 def _unpacked(file: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     """Header and tensors of a file, equal to what was packed."""
-    with file.open("rb") as stream:
-        begins_like_safetensors = stream.read(9)[8:] == b"{"
+    begins_like_safetensors = _beginning(file)[8:] == b"{"
     try:
         with safetensors.safe_open(file, framework="numpy") as archive:
             # a large file from elsewhere is refused by its header, before its tensors are read
@@ -254,6 +254,15 @@ def _unpacked(file: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     return header, tensors
 
 
+def _beginning(file: Path) -> bytes:
+    """The first nine bytes; the OSError that opening the file would raise, where it cannot be read."""
+    descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        return os.read(descriptor, 9)
+    finally:
+        os.close(descriptor)
+
+
 def _header(text: str, file: Path) -> dict[str, Any]:
     """The header of one of our files, of a version that we can read; its content is not checked yet."""
     try:
@@ -278,9 +287,15 @@ def _digest(header: dict[str, Json], tensors: dict[str, Array]) -> str:
     """SHA-256 of the header and of each tensor with its name, dtype and shape."""
     digest = hashlib.sha256(_text(header).encode())
     for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype.name} {tensor.shape} ".encode())
+        digest.update(f"{name} {_name_of(tensor.dtype)} {tensor.shape} ".encode())
         digest.update(tensor.data)
     return digest.hexdigest()
+
+
+@cache
+def _name_of(dtype: np.dtype[Any]) -> str:
+    """The name of a dtype: NumPy puts it together each time, which takes longer than to hash a small tensor."""
+    return str(dtype.name)
 
 
 def _text(header: dict[str, Json]) -> str:

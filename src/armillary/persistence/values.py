@@ -89,7 +89,9 @@ def check_values(model: str, params: Facts, fields: Facts, place: str, way_out: 
 
 def _lies_between(value: Any, low: float, high: float) -> bool:
     # min and max pass NaN on, and it compares as False
-    return np.size(value) == 0 or bool(low <= np.min(value) and np.max(value) <= high)
+    if not isinstance(value, np.ndarray):
+        return low <= value <= high
+    return value.size == 0 or bool(low <= value.min() and value.max() <= high)
 
 
 def _between(low: float, high: float, words: str = "") -> Rule:
