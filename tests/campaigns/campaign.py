@@ -15,6 +15,8 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing as mp
+import subprocess
+import sys
 import time
 import traceback
 from collections import Counter
@@ -161,6 +163,19 @@ def assert_clean(record: Record) -> None:
     """No fault, and something was tried."""
     assert record.n_trials > 0, f"{record.campaign} tried nothing"
     assert record.n_faults == 0, json.dumps(record.summary(), indent=2)
+
+
+def clean_run(name: str, *, seed: int, trials: int) -> Counter[str]:
+    """What came out of a campaign, which must have no fault, in a new interpreter.
+
+    A process of tests cannot be forked for every campaign: the threads of Polars, say, do not survive it.
+    """
+    command = [sys.executable, "-m", f"tests.campaigns.{name}", "--seed", str(seed), "--trials", str(trials)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["trials"] == trials
+    return Counter(found["outcomes"])
 
 
 def main(name: str, trial: Trial) -> None:

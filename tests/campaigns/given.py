@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import fractions
+import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,8 +31,10 @@ DIMENSIONS = (2, 3, 3, 5, 8, 8, 20)
 
 
 def folder() -> Path:
-    """A folder of this process, for memory maps and files."""
-    return Path(_FOLDER.name)
+    """A folder of this process, for memory maps and files: processes of a campaign are forked from one."""
+    own = Path(_FOLDER.name) / str(os.getpid())
+    own.mkdir(exist_ok=True)
+    return own
 
 
 def one_of(random: Random, choices: Any) -> Any:

@@ -5,8 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from tests.campaigns.calls import trial
-from tests.campaigns.campaign import assert_clean, run
+from tests.campaigns.campaign import clean_run
 from tests.campaigns.estimator_calls import LEARNING, NOT_CALLED, READING, estimators, good_values, methods
 from tests.campaigns.function_calls import FUNCTIONS, LEFT_OUT, public_names, uncovered
 from tests.campaigns.outcomes import Calls, FaultError, Sentence
@@ -15,11 +14,10 @@ from armillary.exceptions import InputError
 
 
 def test_a_few_hundred_calls():
-    record = run("calls", trial, seed=0, trials=60)
-    assert_clean(record)
-    assert sum(record.outcomes.values()) > 300
-    assert record.outcomes["answer"] > 100
-    assert record.outcomes["sentence"] > 30
+    outcomes = clean_run("calls", seed=0, trials=60)
+    assert sum(outcomes.values()) > 300
+    assert outcomes["answer"] > 100
+    assert outcomes["sentence"] > 30
 
 
 def test_every_public_name_is_called_or_left_out():

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.campaigns.campaign import assert_clean, run
-from tests.campaigns.threads import trial
+from tests.campaigns.campaign import clean_run
 
 
 def test_answers_of_threads_are_those_of_one():
-    assert_clean(run("threads", trial, seed=0, trials=8))
+    clean_run("threads", seed=0, trials=8)

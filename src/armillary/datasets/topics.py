@@ -105,7 +105,7 @@ def make_sparse_topics(
     """
     who = "make_sparse_topics"
     check_sizes(n_samples, n_features, n_clusters, who)
-    check_number(document_length, "document_length", who, low=1.0)
+    check_number(document_length, "document_length", who, low=1.0, high=1e6)
     check_number(topic_share, "topic_share", who, low=0.0, high=1.0)
     check_number(zipf_exponent, "zipf_exponent", who, low=0.0)
     if n_topic_words is None:

@@ -402,13 +402,21 @@ def _versine(rows: Any, direction: Float64Array) -> Float64Array:
     return half
 
 
+_LONGEST = 1e100  # squares of what is shorter are finite
+
+
 def _points(points: Any, dimension: int, who: str) -> Any:
     if sp.issparse(points):
         rows = as_matrix(points, who, what="points")
-        check_numbers(rows.data, "points", who)
+        values = check_numbers(rows.data, "points", who)
     else:
-        rows = check_numbers(points, "points", who)
+        rows = values = check_numbers(points, "points", who)
     _check_dimension(rows, dimension, "points", who)
+    if values.size and max(values.max(), -values.min()) > _LONGEST:
+        raise InputError(
+            f"`points` of {who} must be unit vectors; got a coordinate of {max(values.max(), -values.min()):.3g}. "
+            "Divide each by its length."
+        )
     return rows
 
 

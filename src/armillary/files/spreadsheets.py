@@ -12,6 +12,8 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
+from armillary.exceptions import InputTypeError
+
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 # words that have an apostrophe there already get one more, so that what is restored is what was given
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
@@ -32,6 +34,8 @@ def restored(word: str) -> str:
     >>> restored("'=1+1"), restored("'tis")
     ('=1+1', "'tis")
     """
+    if not isinstance(word, str):
+        raise InputTypeError(f"`word` of restored must be a string; got {type(word).__name__}. Read the table as text.")
     return word[1:] if word.startswith("'") and _FORMULA.match(word) else word
 
 

@@ -49,6 +49,8 @@ from armillary.validation import (
 _ENOUGH_VECTORS, _TOO_MANY = 100, 0.9
 # No stream has as many vectors: a bound beyond this, which compiled code could not hold, is none.
 _MOST = (1 << 62) - 1
+# Below it 1 / T_c^4 is beyond a float: as good as 0.
+_LEAST_COSINE = 1e-75
 _NO_PAIRS = np.empty((0, 2), np.int64)
 _NO_CORRECTIONS = Corrections(_NO_PAIRS, _NO_PAIRS[:, 0], _NO_PAIRS[:, 0])
 # Fitted attributes that are views of the arrays at work.
@@ -134,7 +136,7 @@ class Thresholds:
         names = ("cluster_similarity_threshold", "subcluster_similarity_threshold", "pair_similarity_maximum")
         hint = "It is the cosine of the angle between a vector and the centre of its cluster."
         tc = check_number(cluster, names[0], who, low=0.0, high=1.0, hint=hint)
-        if not 0.0 < tc < 1.0:
+        if not _LEAST_COSINE < tc < 1.0:
             raise ParameterError(f"`{names[0]}` of {who} must be above 0 and below 1; got {cluster!r}. {hint}")
         ts = check_number(subcluster, names[1], who, low=0.0, high=1.0, hint="It is a cosine.")
         if ts == 0.0:

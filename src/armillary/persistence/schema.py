@@ -49,6 +49,8 @@ _TENSOR_DTYPES = frozenset(
 # One of NumPy's units with how many of them make a step, which must not be 0.
 _UNIT_OF_DATES = re.compile(r"([1-9]\d{0,8})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)")
 
+# Lists in lists of a parameter: no parameter has more than two.
+_DEEPEST = 32
 _PLAIN = {name: np.dtype(name) for name in _TENSOR_DTYPES}
 
 # The kind of an array of int64, float64, datetime64 or strings: whatever can be put in order of time.
@@ -450,17 +452,19 @@ def to_json(value: Any, path: str, tensors: dict[str, Array]) -> Json:
 
 
 def _listed(values: Iterable[Any], path: str, tensors: dict[str, Array]) -> list[Json]:
+    if path.count("/") > _DEEPEST:
+        raise TypeError(f"list in lists, more than {_DEEPEST} deep")
     # tensors are numbered, so that no two inside a parameter can have the same name
     return [to_json(value, f"{path}/{position}", tensors) for position, value in enumerate(values)]
 
 
-def from_json(value: Any, tensors: dict[str, Array]) -> Any:
+def from_json(value: Any, tensors: dict[str, Array], depth: int = 0) -> Any:
     """The inverse of `to_json`; takes the arrays it needs out of `tensors`.
 
     AttributeError, LookupError, TypeError or ValueError where `value` is not something that `to_json` writes.
     """
     if isinstance(value, list):
-        return [from_json(item, tensors) for item in value]
+        return [from_json(item, tensors, _deeper(depth)) for item in value]
     if not isinstance(value, dict):
         return value
     ((tag, content),) = value.items()
@@ -468,9 +472,9 @@ def from_json(value: Any, tensors: dict[str, Array]) -> Any:
         case "float":
             return float(content)
         case "tuple":
-            return tuple(from_json(item, tensors) for item in content)
+            return tuple(from_json(item, tensors, _deeper(depth)) for item in content)
         case "dict":
-            return {key: from_json(item, tensors) for key, item in content}
+            return {key: from_json(item, tensors, _deeper(depth)) for key, item in content}
         case "tensor":
             return tensors.pop(content)
         case "dates":
@@ -479,3 +483,9 @@ def from_json(value: Any, tensors: dict[str, Array]) -> Any:
                 raise ValueError(unit)
             return tensors.pop(path).astype(f"datetime64[{unit}]")
     raise ValueError(tag)
+
+
+def _deeper(depth: int) -> int:
+    if depth > _DEEPEST:
+        raise ValueError(f"more than {_DEEPEST} deep")
+    return depth + 1

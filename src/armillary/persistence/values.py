@@ -200,7 +200,8 @@ def _is_resolved(value: Array, facts: Facts) -> bool:
         frames = sphere.tangent_frame(facts["means_"])
         value = np.swapaxes(frames, 1, 2) @ value @ frames
     try:
-        return bool(np.isfinite(np.linalg.cholesky(value)).all())
+        roots = np.diagonal(np.linalg.cholesky(value), axis1=1, axis2=2)
+        return _lies_between(roots, 1.0 / _LARGE, _LARGE)  # their squares are divided by
     except np.linalg.LinAlgError:
         return False
 
