@@ -133,9 +133,17 @@ def _as_array(X: Any, who: str, what: str) -> npt.NDArray[Any]:
     return array if isinstance(array, np.memmap) else np.asarray(array)
 
 
+def _length(row: Any) -> int:
+    """How many numbers a row of a list has; sparse rows have no length of their own."""
+    shape = getattr(row, "shape", None)
+    if shape is not None:
+        return int(shape[-1]) if len(shape) else 1
+    return len(row) if hasattr(row, "__len__") else 1
+
+
 def _uneven_row(X: Any) -> str:
     """The first row of a list that is not as long as row 0, in words; empty where there is none."""
-    lengths = [len(row) if hasattr(row, "__len__") else 1 for row in X] if isinstance(X, list | tuple) else []
+    lengths = [_length(row) for row in X] if isinstance(X, list | tuple) else []
     for number, length in enumerate(lengths):
         if length != lengths[0]:
             return f"a row 0 of length {lengths[0]} and a row {number} of length {length}"
@@ -428,7 +436,7 @@ def check_row_count(value: Any, n_features: int, name: str, who: str, *, low: in
 def check_number(value: Any, name: str, who: str, *, low: float, high: float = math.inf, hint: str = "") -> float:
     """A finite float in [low, high]."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if is_number and _is_finite(value) and low <= value <= high:
+    if is_number and fits_float(value) and low <= value <= high:
         return float(value)
     rule = f"a number >= {low:g}" if high == math.inf else f"a number in [{low:g}, {high:g}]"
     raise ParameterError(f"`{name}` of {who} must be {rule}; got {value!r}.{' ' + hint if hint else ''}")
@@ -439,7 +447,8 @@ def check_positive(
 ) -> float:
     """A number from `low` (if that is 0, above it) to infinity, which is allowed unless it must be finite."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if is_number and (value >= low if low else value > 0.0) and (_is_finite(value) or not is_finite):
+    is_held = is_number and (fits_float(value) or (value == math.inf and not is_finite))  # by a float
+    if is_held and (value >= low if low else value > 0.0):
         return float(value)
     rule = f"{f'[{low:g}' if low else '(0'}, inf{')' if is_finite else ']'}"
     raise ParameterError(f"`{name}` of {who} must be a number in {rule}; got {value!r}.{' ' + hint if hint else ''}")
@@ -470,15 +479,16 @@ def check_rotation(value: Any, n_features: int, who: str) -> Float64Array | None
 def check_angle(value: Any, name: str, who: str) -> float:
     """Radians in (0, pi]."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if is_number and _is_finite(value) and 0.0 < value <= math.pi:
+    if is_number and fits_float(value) and 0.0 < value <= math.pi:
         return float(value)
     way_out = "Angles are in radians."
-    if is_number and _is_finite(value) and math.pi < value <= 360.0:
+    if is_number and fits_float(value) and math.pi < value <= 360.0:
         way_out = f"Angles are in radians: math.radians({value:g}) is {math.radians(value):.4g}."
     raise ParameterError(f"`{name}` of {who} must be a number in (0, pi]; got {value!r}. {way_out}")
 
 
-def _is_finite(value: Any) -> bool:
+def fits_float(value: Any) -> bool:
+    """Whether a number is one that a float holds: not infinite, and no int beyond every float."""
     try:
         return math.isfinite(value)
     except OverflowError:  # an int beyond every float

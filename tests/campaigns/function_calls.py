@@ -15,6 +15,7 @@ import matplotlib as mpl
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.metrics import normalized_mutual_info_score, silhouette_samples
+from sklearn.metrics.pairwise import cosine_distances
 from tests.campaigns import given
 from tests.campaigns.given import Random, hostile, one_of
 from tests.campaigns.outcomes import Calls, FaultError, Sentence, are_finite
@@ -570,7 +571,10 @@ def _silhouette(arguments: Arguments, answer: np.ndarray) -> None:
         and np.abs(np.log10(np.abs(rows).max(axis=1))).max() < 9
     ):
         expected = silhouette_samples(np.asarray(rows), arguments["labels"], metric="cosine")
-        if not np.allclose(answer, expected, atol=1e-6, equal_nan=True):
+        # rows that are the same but for rounding have a silhouette of chance in scikit-learn
+        distances = np.sort(cosine_distances(np.asarray(rows)) + 2.0 * np.eye(len(rows)), axis=1)[:, 0]
+        is_told = distances > 1e-9
+        if not np.allclose(answer[is_told], expected[is_told], atol=1e-6, equal_nan=True):
             raise FaultError(f"cosine_silhouette_samples: {np.abs(answer - expected).max()} from scikit-learn")
 
 

@@ -92,7 +92,12 @@ def test_completion_in_a_shell():
 
 def test_completion_can_be_shown():
     done = subprocess.run(
-        [sys.executable, "-m", "armillary", "--show-completion", "bash"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "armillary", "--show-completion", "bash"],
+        # else the shell is looked for among the parents of the process, and a job of a service may have none
+        env=os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "_ARMILLARY_COMPLETE=complete_bash" in done.stdout
 

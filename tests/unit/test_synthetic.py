@@ -492,7 +492,7 @@ class TestSparseTopics:
     @pytest.mark.parametrize(
         ("options", "sentence"),
         [
-            ({"document_length": 0.5}, r"`document_length` of .* >= 1; got 0.5"),
+            ({"document_length": 0.5}, r"`document_length` of .* in .1, 1e.06.; got 0.5"),
             ({"topic_share": 2.0}, r"`topic_share` of .* in \[0, 1\]; got 2.0"),
             ({"zipf_exponent": -1.0}, r"`zipf_exponent` of .* >= 0; got -1.0"),
             ({"n_topic_words": 21}, r"`n_topic_words` of .* from 1 to 20; got 21\. The vocabulary is n_features"),

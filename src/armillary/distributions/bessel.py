@@ -307,6 +307,9 @@ def _by_region(
     return [curve if curve.ndim else float(curve) for curve in curves]
 
 
+_MOST_DIMENSIONS = 1e100  # squares are finite
+
+
 def _order_arguments(
     dimension: ArrayLike, value: ArrayLike, name: str = "concentration", maximum: float = np.inf
 ) -> tuple[Float64Array, Float64Array]:
@@ -329,10 +332,12 @@ def _arguments(
         shapes = {key: check_numbers(value, key, "vmf").shape for key, value in ((first_name, first), (name, second))}
         check_broadcast("vmf", **shapes)
         raise
-    good = (first >= minimum) & np.isfinite(first)
+    good = (first >= minimum) & (first <= _MOST_DIMENSIONS)
     if not good.all():
+        wrong = float(first[~good][0])
+        rule = f"at most {_MOST_DIMENSIONS:g}" if minimum <= wrong < np.inf else f"a finite number >= {minimum:g}"
         raise ParameterError(
-            f"`{first_name}` must be a finite number >= {minimum:g}; got {first[~good][0]}. "
+            f"`{first_name}` must be {rule}; got {wrong}. "
             "The circle has dimension 2 and order 0, the sphere in R^D has dimension D and order D/2 - 1."
         )
     good = (second >= 0.0) & (second <= maximum) & np.isfinite(second)

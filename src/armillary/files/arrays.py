@@ -60,9 +60,11 @@ def read_npz(source: Source, key: str | None, id_key: str | None, text_key: str 
     """Vectors, ids and texts of an npz file: one of its arrays, or the sparse matrix that it is."""
     arrays = npz_arrays(source)
     if set(arrays) >= _SPARSE_KEYS and key is None:
-        for name in _INDEX_KEYS & set(arrays):
+        for name in (_INDEX_KEYS | {"shape"}) & set(arrays):
             if arrays[name].dtype.kind not in "iu":
                 raise source.damaged(f"its array '{name}' must hold whole numbers, and has {arrays[name].dtype}")
+        if "data" in arrays and arrays["data"].dtype.kind not in "fiubc":
+            raise source.damaged(f"its array 'data' must hold numbers, and has {arrays['data'].dtype}")
         refuse_shape(source, _numbers(source, lambda _: [int(length) for length in arrays["shape"]]))
         matrix = _numbers(source, sp.load_npz)
         return sp.csr_array(checked_csr(matrix, source.name, "The matrix")), None, None

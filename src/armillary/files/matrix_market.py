@@ -6,6 +6,7 @@ and through NumPy where they have more than one space between their numbers, or 
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,7 +93,9 @@ def _columns(source: Source, header: Header) -> list[npt.NDArray[Any]]:
         with source.open() as lines:
             for _ in range(header.n_lines):
                 lines.readline()
-            return list(np.loadtxt(lines, dtype=np.float64, comments="%", ndmin=2, unpack=True))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # of no numbers, which is counted below
+                return list(np.loadtxt(lines, dtype=np.float64, comments="%", ndmin=2, unpack=True))
 
 
 def _sparse(source: Source, header: Header, columns: list[npt.NDArray[Any]]) -> sp.coo_array:

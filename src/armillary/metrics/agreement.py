@@ -20,6 +20,7 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from armillary.exceptions import InputError, ParameterError
 from armillary.metrics.labels import label_codes
+from armillary.validation import fits_float
 
 _Ints = npt.NDArray[np.int64]
 
@@ -172,7 +173,7 @@ def variation_of_information(truth: Any, labels: Any, *, base: float = math.e) -
     0.5
     """
     given: Any = base
-    if not (isinstance(given, numbers.Real) and 1.0 < float(given) < math.inf):
+    if not (isinstance(given, numbers.Real) and fits_float(given) and given > 1):
         raise ParameterError(
             f"`base` of variation_of_information must be a finite number above 1; got {base!r}. "
             "Use 2 for bits, math.e for nats."

@@ -313,7 +313,8 @@ class Links(ClusterMixin, UnitVectorEstimator):
             row = self._row(x, is_new=not hasattr(self, "resultants_"))
             return int(self.partial_fit_predict(row, sample_weight=[sample_weight])[0])
         row = self._row(x, is_new=False)
-        weight = None if sample_weight == 1.0 else check_sample_weight([sample_weight], 1, self._who)
+        is_one = type(sample_weight) in (float, int) and sample_weight == 1
+        weight = None if is_one else check_sample_weight([sample_weight], 1, self._who)
         rule = self._rule()
         with turns.lock:
             if turns.n_readers:
@@ -402,7 +403,8 @@ class Links(ClusterMixin, UnitVectorEstimator):
         """Births, splits, merges and deaths brought about by vectors after number `since`, in their order."""
         check_is_fitted(self)
         after = check_number(since, "since", f"{self._who}.events", low=-math.inf, hint="0 gives all that are kept.")
-        history = self.history_  # what it shows does not change
+        with self._turns.lock:
+            history = self.history_  # what it shows does not change
         recent = history[history[:, 0] > after]
         return [LinkEvent(vector, Fate(fate), number, other) for vector, fate, number, other in recent.tolist()]
 

@@ -259,6 +259,8 @@ def _beginning(file: Path) -> bytes:
     descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:
         return os.read(descriptor, 9)
+    except OSError as error:  # a folder: reading does not know its name
+        raise OSError(error.errno, error.strerror, str(file)) from error
     finally:
         os.close(descriptor)
 
