@@ -90,7 +90,7 @@ def test_metres_come_back(dtype, expected):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"radius": 0}, "`radius` of smooth_depth must be an int >= 1; got 0"),
+        ({"radius": 0}, "`radius` of smooth_depth must be an int from 1 to 65536; got 0"),
         ({"edge": 0.0}, r"`edge` of smooth_depth must be a number >= 1e-06; got 0.0. It is an inverse depth"),
         ({"edge": math.nan}, "`edge` of smooth_depth"),
         ({"n_threads": 1.5}, "`n_threads` of smooth_depth"),

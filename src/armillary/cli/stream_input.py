@@ -21,7 +21,7 @@ import numpy as np
 from armillary.exceptions import InputError
 from armillary.files.formats import COMPRESSED, check_format, format_of, sniffed
 from armillary.files.json_lines import parse_line
-from armillary.files.sizes import refuse_array
+from armillary.files.sizes import read_header
 from armillary.files.source import Source, refuse_unreadable
 from armillary.files.tables import Choice
 from armillary.files.vectors import read_vectors
@@ -198,7 +198,7 @@ class StreamInput:
         place = self.stream.tell()
         source = Source(self.name, "npy", Path(self.stream.name))
         with source.reading():
-            refuse_array(source, self.stream, source.size - place)
+            read_header(source, self.stream, source.size - place)
         self.stream.seek(place)
 
     def _has_more(self) -> bool:

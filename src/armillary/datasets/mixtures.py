@@ -168,7 +168,7 @@ def make_tangent_gaussian_mixture(
     """
     who = "make_tangent_gaussian_mixture"
     check_sizes(n_samples, n_features, n_clusters, who)
-    check_number(spread, "spread", who, low=0.0, hint="It is a standard deviation in radians.")
+    spread = check_number(spread, "spread", who, low=0.0, hint="It is a standard deviation in radians.")
     rng, dtype = generator(random_state), float_dtype(dtype, who)
     shares = check_weights(weights, n_clusters, who)
     directions = draw_directions(n_clusters, n_features, min_angle, rng, who)

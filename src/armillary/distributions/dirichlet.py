@@ -120,6 +120,9 @@ def _best_alpha(mean_log: float, n_components: int) -> float:
     return math.exp(t)
 
 
+_LEAST_MEAN = 1e-300  # of the concentration: sticks that leave nothing have logarithms beyond every float
+
+
 @dataclass(frozen=True, eq=False)
 class StickBreakingWeights:
     """Truncated sticks. q(a) = Gamma(shape + K - 1, its rate) is told by its mean, `concentration`."""
@@ -146,7 +149,8 @@ class StickBreakingWeights:
         """Sticks, then a, then sticks: each exact, and the law is told by E[a] and the counts."""
         sticks = self._with_sticks(counts)
         left = float(sticks._log_tails().sum())
-        return replace(sticks, concentration=sticks._shape / (self.rate - left))._with_sticks(counts)
+        mean = max(sticks._shape / (self.rate - left), _LEAST_MEAN)
+        return replace(sticks, concentration=mean)._with_sticks(counts)
 
     def expected_log(self) -> Float64Array:
         """E[log v_k] + sum_{j<k} E[log(1 - v_j)], with v_K = 1."""

@@ -283,6 +283,9 @@ def log_predictive_density(
     rows = _points(points, dimension, who)
     shapes = {"points": rows.shape[:-1], "mean": center.shape[:-1]}
     check_broadcast(who, **shapes, concentration=own.shape, mean_concentration=blur.shape)
+    for name, given in (("concentration", own), ("mean_concentration", blur)):
+        if given.min(initial=0.0) < 0.0:
+            raise ParameterError(f"`{name}` of {who} must not be negative; got {given.min():g}. 0 is the uniform law.")
     if own.max(initial=0.0) > _MOST_CONCENTRATION or blur.max(initial=0.0) > _MOST_CONCENTRATION:
         raise _too_concentrated(who)
     cosine = _cosine(rows, center)

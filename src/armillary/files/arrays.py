@@ -14,7 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from armillary.exceptions import InputError
-from armillary.files.sizes import refuse_array, refuse_shape, refuse_unpacked
+from armillary.files.sizes import read_header, refuse_shape, refuse_unpacked
 from armillary.files.source import Source
 from armillary.persistence.tensors import read_tensor, tensor_shapes
 from armillary.points import CONVERT_AT_ONCE
@@ -32,13 +32,19 @@ def read_npy(source: Source) -> npt.NDArray[Any]:
     """The array of an npy file; a memory map where it is larger than `points.CONVERT_AT_ONCE` bytes."""
     is_large = source.content is None and source.size > CONVERT_AT_ONCE
     with _numpy_reading(source), source.open() as stream:
-        refuse_array(source, stream, source.size)
+        shape, is_fortran, dtype = read_header(source, stream, source.size)
         if is_large:
             mapped: npt.NDArray[Any] = np.load(source.path, mmap_mode="r", allow_pickle=False)
             return mapped
-        stream.seek(0)
-        array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
-        return array
+        if dtype.hasobject:
+            stream.seek(0)
+            return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))  # NumPy has a sentence for it
+        values = np.empty(shape, dtype, order="F" if is_fortran else "C")  # the header is not read twice
+        flat = values.T if is_fortran else values
+        reader: Any = stream
+        if values.nbytes and reader.readinto(flat.reshape(-1).view(np.uint8)) != values.nbytes:
+            raise source.damaged("its numbers end before they are all there")
+        return values
 
 
 @contextmanager
@@ -95,7 +101,7 @@ def _refuse_members(source: Source, stream: BinaryIO) -> None:
         for member in members:
             with archive.open(member) as inside:
                 if member.filename.endswith(".npy"):
-                    refuse_array(source, inside, member.file_size)  # type: ignore[arg-type]
+                    read_header(source, inside, member.file_size)  # type: ignore[arg-type]
 
 
 def _words(source: Source, arrays: Mapping[str, npt.NDArray[Any]], key: str | None, usual: str) -> Words:

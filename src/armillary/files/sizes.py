@@ -59,17 +59,21 @@ def refuse_shape(source: Source, shape: Iterable[Any]) -> None:
         raise source.damaged(f"it claims a shape of {words} in {source.size:,} bytes")
 
 
-def refuse_array(source: Source, stream: BinaryIO, n_bytes: int) -> None:
-    """Refuse an npy array whose header claims more than the `n_bytes` that follow from the place of the stream on."""
-    shape, dtype, n_header = _header(source, stream, n_bytes)
+def read_header(source: Source, stream: BinaryIO, n_bytes: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order (True: by columns) and dtype of an npy array, whose numbers then begin at the place of the stream.
+
+    Refuses one whose header claims more than the `n_bytes` that follow from the place of the stream on.
+    """
+    shape, is_fortran, dtype, n_header = _header(source, stream, n_bytes)
     n_claimed, n_held = math.prod(shape) * dtype.itemsize, n_bytes - n_header
     # NumPy refuses objects, in words of its own
     if min(shape, default=0) < 0 or (n_claimed > n_held and not dtype.hasobject):
         raise source.damaged(f"its header claims {n_claimed:,} bytes of numbers and {max(0, n_held):,} are there")
+    return shape, is_fortran, dtype
 
 
-def _header(source: Source, stream: BinaryIO, n_bytes: int) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Shape and dtype of an npy array, and the length of what tells them."""
+def _header(source: Source, stream: BinaryIO, n_bytes: int) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Shape, order and dtype of an npy array, and the length of what tells them."""
     first = stream.read(_MAGIC_BYTES)
     # version 3 differs from 2 in the letters of field names alone
     is_short = first[6:7] == b"\x01"
@@ -80,5 +84,5 @@ def _header(source: Source, stream: BinaryIO, n_bytes: int) -> tuple[tuple[int, 
     text = io.BytesIO(first + stream.read(max(0, end + n_header - len(first))))
     np.lib.format.read_magic(text)
     read = np.lib.format.read_array_header_1_0 if is_short else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(text)
-    return shape, dtype, end + n_header
+    shape, is_fortran, dtype = read(text)
+    return shape, is_fortran, dtype, end + n_header

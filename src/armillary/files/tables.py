@@ -106,7 +106,7 @@ def _columns(source: Source, read: Any) -> Columns:
         schema, batches = read(source, stream)
         kept, n_bytes = [], 0
         for batch in batches:
-            n_bytes += batch.nbytes
+            n_bytes += batch.get_total_buffer_size()  # `nbytes` believes offsets, which are not looked at yet
             refuse_unpacked(source.name, source.size, n_bytes)
             kept.append(batch)
         table = pa.Table.from_batches(kept, schema)

@@ -173,7 +173,7 @@ def variation_of_information(truth: Any, labels: Any, *, base: float = math.e) -
     0.5
     """
     given: Any = base
-    if not (isinstance(given, numbers.Real) and fits_float(given) and given > 1):
+    if not (isinstance(given, numbers.Real) and fits_float(given) and float(given) > 1.0):
         raise ParameterError(
             f"`base` of variation_of_information must be a finite number above 1; got {base!r}. "
             "Use 2 for bits, math.e for nats."

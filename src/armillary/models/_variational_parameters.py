@@ -143,7 +143,8 @@ def _check_direction(value: Any, n_features: int, who: str) -> Float64Array | No
         raise ParameterError(f"{rule}; got {value!r}. Give D numbers.") from None
     if vector.shape != (n_features,):
         raise ParameterError(f"{rule}; got shape {vector.shape}. Give one number for each column of X.")
-    length = float(np.linalg.norm(vector))
-    if not (math.isfinite(length) and length > 0.0):
-        raise ParameterError(f"{rule}; got one of norm {length:g}. Give a vector with a direction.")
-    return vector / length
+    largest = float(np.abs(vector).max())
+    if not (math.isfinite(largest) and largest > 0.0):
+        raise ParameterError(f"{rule}; got one of norm {largest:g}. Give a vector with a direction.")
+    scaled = vector / largest  # squares of large and small numbers would not be floats
+    return scaled / float(np.linalg.norm(scaled))

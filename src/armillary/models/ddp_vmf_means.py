@@ -113,6 +113,9 @@ class State:
         return self.select(is_seen) if is_seen.any() else self
 
 
+_LEAST_DRIFT = 1e-100  # what is divided by it stays a float
+
+
 @dataclass(frozen=True)
 class Parameters:
     """Checked constructor parameters."""
@@ -131,7 +134,9 @@ class Parameters:
     def check(cls, model: DDPvMFMeans, points: Points | None) -> Parameters:
         """The parameters of `model`, or an error that names the wrong one."""
         who = type(model).__name__
-        drift = check_positive(model.drift_concentration, "drift_concentration", who, hint="inf stands still.")
+        drift = check_positive(
+            model.drift_concentration, "drift_concentration", who, low=_LEAST_DRIFT, hint="inf stands still."
+        )
         unseen_hint = "1 remembers nothing, inf forgets nothing."
         unseen = check_positive(model.max_unseen_steps, "max_unseen_steps", who, low=1.0, hint=unseen_hint)
         rule = check_choice(model.weight_update, "weight_update", who, ("curvature", "paper"))

@@ -318,7 +318,7 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
     def _points(self, X: Any, sample_weight: Any = None, *, is_new: bool) -> Points:
         """The gate: quadratic densities are for dense rows."""
-        if issparse(X) and isinstance(self.component, str) and self.component != "vmf":
+        if issparse(X) and not (isinstance(self.component, str) and self.component == "vmf"):
             raise InputError(
                 f"Sparse data was passed to {self._who}, whose component {self.component!r} needs dense rows; got "
                 f'{type(X).__name__}. Use component="vmf", or X.toarray(), after a projection to fewer columns where '

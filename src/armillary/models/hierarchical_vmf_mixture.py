@@ -411,8 +411,10 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
         tree, directions = self._tree(), self.node_means_
         if names is None:
             names = [str(node) for node in range(len(tree))]
-        elif not hasattr(names, "__len__") or isinstance(names, type | str) or len(names) != len(tree):
-            came = len(names) if hasattr(names, "__len__") and not isinstance(names, type | str) else repr(names)
+        given: Any = names
+        is_list = isinstance(given, Sequence) or np.ndim(given) == 1
+        if not is_list or len(given) != len(tree):
+            came = len(given) if is_list else type(given).__name__
             raise InputError(
                 f"`names` of {self._who}.to_newick must be {len(tree)} strings, one for each node; got {came}. "
                 "Name the nodes in the order of `tree_`."

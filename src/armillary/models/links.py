@@ -508,6 +508,7 @@ class Links(ClusterMixin, UnitVectorEstimator):
         graph = self._graph_at_work(rule)
         slots = [self._slot(side, graph, rule, who) for side in (one, other)]
         if graph.forest.nodes["id"][slots[0]] == graph.forest.nodes["id"][slots[1]]:
+            graph = graph.copy()  # the tree is turned to look for a link, and there may be none to cut
             self._cut(graph, slots, rule, who, is_id=_is_id(one) or _is_id(other))
         first, second = (int(graph.forest.nodes["id"][slot]) for slot in slots)
         apart = self._corrections().apart

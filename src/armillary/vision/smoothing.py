@@ -25,6 +25,10 @@ GUIDED_RADIUS, GUIDED_EDGE = 4, 0.003
 _METHODS = ("bilateral", "total_variation")
 
 
+# To either side: more than any image has.
+_MOST_PIXELS = 1 << 16
+
+
 def smooth_depth(
     depth: Any,
     camera: Camera,
@@ -60,7 +64,7 @@ def smooth_depth(
         Metres, float32 (float64 for float64 depth); 0 where nothing was measured.
     """
     who = "smooth_depth"
-    check_integer(radius, "radius", who, low=1)
+    check_integer(radius, "radius", who, low=1, high=_MOST_PIXELS)
     check_number(edge, "edge", who, low=1e-6, hint="It is an inverse depth, in 1/metres.")
     with Workers(thread_count(n_threads, who)) as workers:
         w = guided(inverse_depth(depth, camera, who, workers), radius, edge, workers)
@@ -109,7 +113,7 @@ def smooth_normals(
     """
     who = "smooth_normals"
     check_choice(method, "method", who, _METHODS)
-    check_integer(radius, "radius", who, low=1)
+    check_integer(radius, "radius", who, low=1, high=_MOST_PIXELS)
     check_angle(max_angle, "max_angle", who)
     check_number(strength, "strength", who, low=1e-6, high=1e6)
     check_integer(max_iter, "max_iter", who, low=1)
