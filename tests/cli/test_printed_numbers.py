@@ -32,7 +32,7 @@ def one_direction():
 
 
 def documents():
-    return sp.random_array((120, 60), density=0.1, rng=np.random.default_rng(1), format="csr") + sp.csr_array(
+    return sp.random_array((120, 60), density=0.1, random_state=np.random.default_rng(1), format="csr") + sp.csr_array(
         np.eye(60)[np.arange(120) % 60]
     )
 

@@ -38,7 +38,7 @@ def make_points(name, dtype=np.float64, is_weighted=False):
     rng = np.random.default_rng([n_rows, n_features])
     weights = rng.gamma(1.0, size=n_rows) if is_weighted else None
     if name == "csr":
-        rows = sp.random_array((n_rows, n_features), density=0.04, rng=rng, format="csr", dtype=np.float64)
+        rows = sp.random_array((n_rows, n_features), density=0.04, random_state=rng, format="csr", dtype=np.float64)
         # no row without a direction
         rows = sp.csr_array(rows + sp.csr_array((np.ones(n_rows), (np.arange(n_rows), np.arange(n_rows) % 200))))
         return as_points(rows.astype(dtype), "test", weights)

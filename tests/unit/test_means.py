@@ -85,7 +85,9 @@ def test_rows_are_scaled_to_unit_length_and_float32_is_summed_in_float64():
 
 
 def test_sparse_rows_have_the_mean_of_dense_ones():
-    rows = np.abs(sp.random_array((40, 12), density=0.4, rng=np.random.default_rng(1)).toarray()) + 0.1 * np.eye(40, 12)
+    rows = np.abs(
+        sp.random_array((40, 12), density=0.4, random_state=np.random.default_rng(1)).toarray()
+    ) + 0.1 * np.eye(40, 12)
     rows[:, 0] += 0.5
     for mean in MEANS:
         np.testing.assert_allclose(mean(sp.csr_array(rows)), mean(rows), atol=1e-15)

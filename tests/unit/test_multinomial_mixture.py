@@ -433,7 +433,7 @@ def test_threads_pickles_clones_and_failures():
 
 
 def test_sparse_counts_stay_sparse(monkeypatch):
-    rows = sp.random_array((400, 3000), density=0.01, rng=np.random.default_rng(3), format="csr")
+    rows = sp.random_array((400, 3000), density=0.01, random_state=np.random.default_rng(3), format="csr")
     rows = sp.csr_array((rows * 5).ceil())
     made_dense = []
     to_array = sp.csr_array.toarray

@@ -633,7 +633,7 @@ def test_auto_takes_hamerly_where_its_docstring_says(n_features, n_clusters, is_
 @pytest.mark.parametrize("init", ["k-means++", "random"])
 def test_sparse_rows_stay_sparse(monkeypatch, kind, init):
     rng = np.random.default_rng(19)
-    rows = sp.random_array((400, 3000), density=0.01, rng=rng, format="csr")
+    rows = sp.random_array((400, 3000), density=0.01, random_state=rng, format="csr")
     rows = kind(rows + sp.csr_array((np.ones(400), (np.arange(400), np.arange(400))), shape=rows.shape))
     made_dense = []
     to_array = kind.toarray

@@ -896,7 +896,7 @@ def test_sparse_rows_are_dense_rows_to_rounding(kind, concentration, assignment)
 
 def test_sparse_rows_stay_sparse(monkeypatch):
     rng = np.random.default_rng(27)
-    rows = sp.random_array((400, 3000), density=0.01, rng=rng, format="csr")
+    rows = sp.random_array((400, 3000), density=0.01, random_state=rng, format="csr")
     rows = sp.csr_array(rows + sp.csr_array((np.ones(400), (np.arange(400), np.arange(400))), shape=rows.shape))
     made_dense = []
     to_array = sp.csr_array.toarray
