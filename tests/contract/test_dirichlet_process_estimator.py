@@ -31,6 +31,4 @@ def test_scikit_learn_contract(estimator, check):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_expected_failures_are_still_checks(estimator):
     known = {getattr(check, "func", check).__name__ for _, check in estimator_checks_generator(estimator)}
-    assert (
-        set(expected_failures(estimator)) - {"check_estimator_sparse_tag"} <= known
-    )  # which scikit-learn 1.6.0 has not yet
+    assert set(expected_failures(estimator)) - {"check_estimator_sparse_tag"} <= known  # younger than 1.6.0

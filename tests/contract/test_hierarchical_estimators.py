@@ -44,4 +44,4 @@ def test_scikit_learn_contract(estimator, check):
 def test_expected_failures_are_still_checks():
     made = HierarchicalVonMisesFisherMixture()
     known = {getattr(check, "func", check).__name__ for _, check in estimator_checks_generator(made)}
-    assert set(EXPECTED_FAILURES) - {"check_estimator_sparse_tag"} <= known  # which scikit-learn 1.6.0 has not yet
+    assert set(EXPECTED_FAILURES) - {"check_estimator_sparse_tag"} <= known  # younger than 1.6.0
