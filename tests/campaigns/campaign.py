@@ -208,10 +208,16 @@ def main(name: str, trial: Trial) -> None:
     raise SystemExit(1 if record.n_faults else 0)
 
 
+def _commit() -> str:
+    """The sources that were run; empty outside a checkout."""
+    asked = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=RESULTS, capture_output=True, text=True)
+    return asked.stdout.strip()
+
+
 def store(record: Record) -> None:
     """Add a record to the stored results of its campaign, one entry for each seed."""
     path = RESULTS / f"{record.campaign}.json"
     stored = json.loads(path.read_text()) if path.exists() else []
     kept = [entry for entry in stored if entry["seed"] != record.seed]
-    kept.append(record.summary())
+    kept.append({**record.summary(), "commit": _commit()})
     path.write_text(json.dumps(sorted(kept, key=lambda entry: entry["seed"]), indent=2) + "\n")

@@ -1,0 +1,112 @@
+"""Cases that campaigns found, each in its smallest form: an answer or a sentence, and a model that stays as it was."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+
+import armillary
+from armillary import DDPvMFMeans, DirichletProcessMixture, Links, TemporalVonMisesFisherMixture
+from armillary.datasets import make_sparse_topics, make_tangent_gaussian_mixture
+from armillary.distributions import vmf
+from armillary.exceptions import ArmillaryError, InputError, InputTypeError, ParameterError
+from armillary.files import read_vectors, restored
+from armillary.metrics import variation_of_information
+from armillary.vision import Camera, smooth_depth
+
+ROWS = np.random.default_rng(0).normal(size=(12, 3))
+BEYOND = 10**400  # an int that no float holds
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "sentence"),
+    [
+        (lambda: restored(3.5), InputTypeError, r"`word` of restored must be a string; got float"),
+        (lambda: DDPvMFMeans(drift_concentration=BEYOND).fit(ROWS), ParameterError, "`drift_concentration` of DDPvMF"),
+        (
+            lambda: DDPvMFMeans(drift_concentration=1e-310).fit(ROWS),
+            ParameterError,
+            r"must be a number in \[1e-100",
+        ),
+        (lambda: DDPvMFMeans(max_unseen_steps=BEYOND).fit(ROWS), ParameterError, "`max_unseen_steps` of DDPvMFMeans"),
+        (lambda: Links(1e-200).fit(ROWS), ParameterError, "must be above 0 and below 1; got 1e-200"),
+        (lambda: Links().learn_one(ROWS[0], np.array([])), InputError, "must have one number per row"),
+        (lambda: DirichletProcessMixture(component=ROWS).fit(sp.csr_array(ROWS)), ArmillaryError, "Sparse data was"),
+        (lambda: TemporalVonMisesFisherMixture().fit([[ROWS[0]], sp.csr_array(ROWS)]), ArmillaryError, "row 0 of len"),
+        (lambda: variation_of_information([0, 1], [0, 1], base=BEYOND), ParameterError, "a finite number above 1"),
+        (lambda: vmf.concentration_from_resultant(1e300, 0.5), ParameterError, r"`dimension` must be at most 1e\+100"),
+        (
+            lambda: vmf.log_density(1e300 * ROWS, [1.0, 0.0, 0.0], 1.0),
+            InputError,
+            "`points` of .* be unit vectors",
+        ),
+        (
+            lambda: vmf.log_predictive_density(ROWS, [1.0, 0.0, 0.0], 1.0, -1.0),
+            ParameterError,
+            "concentration` of .* must not be negative",
+        ),
+        (
+            lambda: make_sparse_topics(3, 5, 1, document_length=1e300),
+            ParameterError,
+            "`document_length` of make_",
+        ),
+        (
+            lambda: smooth_depth(np.ones((12, 16)), Camera(20.0, 20.0, 8.0, 6.0, 16, 12), radius=1 << 62),
+            ParameterError,
+            "`radius` of smooth_depth must be an int from 1 to 65536",
+        ),
+    ],
+)
+def test_sentences(call, error, sentence):
+    with pytest.raises(error, match=sentence):
+        call()
+
+
+def test_a_fraction_is_a_number():
+    rows, *_ = make_tangent_gaussian_mixture(20, 3, 2, spread=Fraction(1, 10), random_state=0)
+    assert np.isfinite(rows).all()
+
+
+def test_a_long_prior_direction_is_a_direction():
+    priors = [scale * np.ones(3) for scale in (1.0, 1e300, 1e-300)]
+    fits = [
+        armillary.BayesianVonMisesFisherMixture(
+            n_components=1, mean_direction_prior=prior, mean_concentration_prior=5.0, max_iter=50, tol=0.1
+        ).fit(ROWS)
+        for prior in priors
+    ]
+    for fit in fits[1:]:
+        np.testing.assert_allclose(fit.mean_direction_, fits[0].mean_direction_, rtol=1e-15)
+
+
+def test_a_folder_is_no_model(tmp_path):
+    with pytest.raises(OSError, match=str(tmp_path)):
+        armillary.load(tmp_path)
+
+
+def test_a_cut_that_must_not_be_leaves_the_model_as_it_was(tmp_path):
+    # a chain of three sub-clusters, all linked by the user: the tree is turned to look for a link to cut
+    rows = np.array([[1.0, 0.0, 0.0], [0.9, 0.436, 0.0], [0.62, 0.784, 0.0]])
+    model = Links(0.99, 0.995, 0.99).fit(rows)
+    for other in range(1, 3):
+        model.must_link(rows[other - 1], rows[other])
+    armillary.save(model, tmp_path / "before")
+    with pytest.raises(InputError, match="must not contradict must_link"):
+        model.cannot_link(rows[0], rows[2])
+    armillary.save(model, tmp_path / "after")
+    assert (tmp_path / "before").read_bytes() == (tmp_path / "after").read_bytes()
+
+
+def test_offsets_of_an_arrow_file_are_not_believed(tmp_path):
+    values = pa.array(np.arange(6.0))
+    offsets = pa.py_buffer(np.array([0, 1 << 30, 6], dtype=np.int32))
+    lists = pa.Array.from_buffers(pa.list_(pa.float64()), 2, [None, offsets], children=[values])
+    path = tmp_path / "rows.arrow"
+    with pa.OSFile(str(path), "wb") as stream, pa.ipc.new_file(stream, pa.schema([("v", lists.type)])) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays([lists], ["v"]))
+    with pytest.raises(InputError):
+        read_vectors(path)
