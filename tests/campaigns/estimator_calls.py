@@ -270,8 +270,8 @@ class Session:
             is_plain &= not (is_plain and sp.issparse(rows.value))
         # a warm start goes on with the columns that it has
         is_plain &= "is expecting" not in str(sentence.error) or not getattr(self.model, "warm_start", False)
-        if getattr(self.model, "inference", "") == "gibbs":  # integrates weights of a Dirichlet out, and no others
-            is_plain &= self.model.weight_prior == "dirichlet"
+        # Gibbs integrates weights of a Dirichlet out, and no others
+        is_plain &= repr(getattr(self.model, "inference", "")) != "'gibbs'" or self.model.weight_prior == "dirichlet"
         if name == "fit" and self.is_good and are_good and is_plain:
             raise FaultError(
                 f"{self._said(name)} refuses what is good ({rows.what}): {sentence.error}"

@@ -619,7 +619,7 @@ class DDPvMFMeans(ClusterMixin, UnitVectorEstimator):
         return assignment.names(known.ids, is_present)
 
     def _warn(self, run: Run[Any]) -> None:
-        gain = f" more than tol={self.tol:g} per row"
+        gain = f" more than tol={float(self.tol):g} per row"
         self._warn_of_steps(run.n_steps, stacklevel=4, steps="sweeps of a step", gain=gain)
 
 

@@ -401,7 +401,7 @@ class DPvMFMeans(ClusterMixin, UnitVectorEstimator):
 
     def _warn(self, run: Run[State]) -> None:
         if not run.is_converged:
-            gain = f" more than tol={self.tol:g} per row"
+            gain = f" more than tol={float(self.tol):g} per row"
             self._warn_of_steps(run.n_steps, stacklevel=3, steps="sweeps", gain=gain)
 
 

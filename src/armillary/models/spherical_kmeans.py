@@ -364,7 +364,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     def _warn(self, run: Run[State], final: DirectionalStatistics) -> None:
         if not run.is_converged:
-            self._warn_of_steps(run.n_steps, stacklevel=3, gain=f" more than tol={self.tol:g} of its objective")
+            self._warn_of_steps(run.n_steps, stacklevel=3, gain=f" more than tol={float(self.tol):g} of its objective")
         n_filled = int(np.count_nonzero(final.counts))
         if n_filled < self.n_clusters:
             warnings.warn(
