@@ -75,6 +75,11 @@ def test_three_directions_are_found(dimension, n_each, noise):
     assert is_found(dimension, n_each, noise, 7)
 
 
+@pytest.mark.xfail(reason="one odd row of the circle is on its own: 4 clusters, 2.2 nats below the three")
+def test_thirty_wide_rows_on_the_circle():
+    assert is_found(2, 30, 0.15, 7)
+
+
 def drawn_case(number):
     rng = np.random.default_rng([16, number])
     dimension, n_each = int(rng.choice(DIMENSIONS)), int(rng.choice(N_ROWS))

@@ -16,6 +16,7 @@ from armillary.distributions import vmf
 from armillary.exceptions import ArmillaryError, InputError, InputTypeError, ParameterError
 from armillary.files import read_vectors, restored
 from armillary.metrics import variation_of_information
+from armillary.plots import plot_sphere
 from armillary.vision import Camera, smooth_depth
 
 ROWS = np.random.default_rng(0).normal(size=(12, 3))
@@ -25,6 +26,11 @@ BEYOND = 10**400  # an int that no float holds
 @pytest.mark.parametrize(
     ("call", "error", "sentence"),
     [
+        (
+            lambda: plot_sphere(ROWS, view_from=BEYOND),
+            ArmillaryError,
+            "`view_from` of plot_sphere must be three finite",
+        ),
         (lambda: restored(3.5), InputTypeError, r"`word` of restored must be a string; got float"),
         (lambda: DDPvMFMeans(drift_concentration=BEYOND).fit(ROWS), ParameterError, "`drift_concentration` of DDPvMF"),
         (

@@ -289,7 +289,7 @@ def _frame(view_from: Sequence[float], who: str) -> Float64Array:
     """Rows are the picture's axes in the data's coordinates, (3, 3): right, up, towards the viewer."""
     try:
         towards = np.asarray(view_from, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         towards = np.empty(0)
     if towards.shape != (3,) or not np.isfinite(towards).all() or not towards.any():
         raise ParameterError(
