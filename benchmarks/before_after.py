@@ -58,7 +58,10 @@ def _documents() -> Any:
 
 
 def _gate(rows: Any) -> Call:
-    from armillary.models._estimator import checked_points
+    try:
+        from armillary.engines.select import checked_points
+    except ModuleNotFoundError:  # a tree from before there were engines
+        from armillary.models.estimator import checked_points
 
     return lambda: checked_points(rows, "SphericalKMeans")
 
@@ -66,7 +69,10 @@ def _gate(rows: Any) -> Call:
 def _fit(name: str, rows: Any, **parameters: Any) -> Call:
     import armillary
 
-    return lambda: getattr(armillary, name)(**parameters).fit(rows)
+    kind = getattr(armillary, name)
+    if "n_draws" in parameters and "n_draws" not in kind._get_param_names():  # a tree from before the name
+        parameters["n_samples"] = parameters.pop("n_draws")
+    return lambda: kind(**parameters).fit(rows)
 
 
 def _fitted(name: str, rows: Any, **parameters: Any) -> Any:
@@ -133,7 +139,7 @@ def _depth() -> Call:
 
 def _sweeps(component: str) -> Call:
     rows = _normals()[:20_000]
-    settings = {"component": component, "n_burn_in": 4, "n_samples": 4, "random_state": 0}
+    settings = {"component": component, "n_burn_in": 4, "n_draws": 4, "random_state": 0}
     return _fit("DirichletProcessMixture", rows, **settings)
 
 

@@ -1,6 +1,6 @@
 """evoc in an environment of its own: it compiles with other versions than ours. One request and one reply a line, JSON.
 
-    {"rows": "rows.npy", "labels": "labels.npy"}  ->  {"seconds": ...}
+    {"rows": "rows.npy", "labels": "labels.npy", "seed": 0}  ->  {"seconds": ...}
 
 Needs numpy and evoc only; `benchmarks/defaults.py` starts it. A set that evoc refuses is answered with {"error": ...}.
 """
@@ -22,7 +22,7 @@ def main() -> None:
         rows = np.load(request["rows"])
         start = time.perf_counter()
         try:
-            labels = evoc.EVoC(random_state=0).fit_predict(rows)
+            labels = evoc.EVoC(random_state=request["seed"]).fit_predict(rows)
         except ValueError as error:
             print(json.dumps({"error": str(error)}), flush=True)
             continue

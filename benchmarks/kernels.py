@@ -3,7 +3,7 @@
     python -m benchmarks.kernels
 
 Narrow rows: a loop over clusters with one array per coordinate. Wide rows: a row in each vector lane. Both beside the
-BLAS product with an arg max of its scores. The limits at the head of kernels/cpu/blocks.py are set from this table.
+BLAS product with an arg max of its scores. The limits at the head of kernels/rows/blocks.py are set from this table.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from armillary.kernels.contract import AffineRule
-from armillary.kernels.cpu import blocks
-from armillary.kernels.cpu.simd import LANES
+from armillary.kernels.rows import blocks
+from armillary.kernels.rows.simd import LANES
+from armillary.rules import AffineRule
 from benchmarks import measure
 
 N_ROWS = 32_768

@@ -103,7 +103,7 @@ def compare(frames: list[Any], truth: list[Any], degrees: float, n_threads: int)
             found = models[name].labels_
             numbers[name].append(len(np.unique(found)))
             agreement[name].append(geometric_nmi_score(labels[labels >= 0], found[labels >= 0]))
-        seen = ddp.memory_directions_[ddp.steps_unseen_ == 0]
+        seen = ddp.cluster_centers_[ddp.steps_unseen_ == 0]
         passes.append(lloyd_pass(frame, seen, n_threads))
     one_pass = median(passes[N_WARM_UP:])
     peers = {

@@ -29,9 +29,9 @@ from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
 from armillary import DDPvMFMeans, SphericalKMeans
-from armillary.fitting.workers import Workers
 from armillary.vision import RoomWalk, estimate_normals, make_room_walk, smooth_depth
 from armillary.vision.smoothing import inverse_depth
+from armillary.workers import Workers
 from benchmarks import measure, workloads
 from benchmarks.streams import RESULTS
 

@@ -8,17 +8,20 @@ It prints:
 
       clusters  modularity  agreement   score
              1       0.000      1.000   0.000
-            23       0.908      0.367   0.000
-            24       0.910      0.567   0.516
-    >       25       0.913      1.000   0.913
-            27       0.851      0.916   0.780
-            49       0.622      0.652   0.406
-           157       0.402      0.366   0.000
-           326       0.294      0.180   0.000
+            23       0.908      0.402   0.365
+            24       0.910      0.643   0.585
+    >       25       0.913      1.000   0.912
+            27       0.851      0.883   0.726
+            50       0.620      0.644   0.449
+           151       0.400      0.364   0.145
+           326       0.294      0.184   0.054
     25 clusters, adjusted Rand index 1.00
-    One cluster: no clear clusters were found in the 1,000 rows. Models learned from halves of the rows
-    agree to 0.018 at most; it takes 0.5, which rows without clusters did not reach where it was
-    measured. Give SphericalKMeans a number of clusters to cut the rows all the same.
+    Spherical k-means with 83 clusters. They are not clear: rows like these without clusters have
+    clusters nearly as clear (0% is beyond them; it takes 20%). This is the best cut all the same. Of 4
+    clusterings of the 1,000 rows, with 20 to 83 clusters (communities of rows that share neighbours),
+    it has the highest modularity x agreement, 0.00: rows have their neighbours in their own cluster
+    (modularity 0.23), and models learned from halves of the rows give the same labels (agreement 0.02).
+    It is the finest of them: smaller clusters are not looked for, since neighbours would not see them.
 """
 
 import textwrap

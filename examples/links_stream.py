@@ -24,7 +24,7 @@ import numpy as np
 
 from armillary import Links
 from armillary.datasets import make_vmf_mixture
-from armillary.kernels.contract import Fate
+from armillary.kernels.links.records import Fate
 
 
 class FromFeatures:

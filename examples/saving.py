@@ -9,8 +9,8 @@ It prints:
 
     the same labels:  True
     the same settings: True
-    inside: cluster_centers_ [8, 32], counts_ [8], labels_ [2000], resultants_ [8, 32]
-    header: ['armillary_version', 'class', 'fields', 'format', 'params', 'schema_version', 'sha256']
+    inside: cluster_centers_ [8, 32], counts_ [8], labels_ [2000], offsets_ [8], resultants_ [8, 32]
+    header: ['armillary_version', 'class', 'fields', 'format', 'params', 'schema_version', 'sha256', 'state']
     rows behind its directions, before and after one more batch: 2000.0 3000.0
     a file cut short: load reads whole files; 'model.safetensors' is cut short or damaged
 """

@@ -12,8 +12,8 @@ from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.metrics import adjusted_rand_score, mutual_info_score, normalized_mutual_info_score, rand_score
 
 import armillary
+from armillary.draws import Stream
 from armillary.metrics import macro_f1_score, purity_score
-from armillary.random import Stream
 
 MEASURES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "MI": mutual_info_score,

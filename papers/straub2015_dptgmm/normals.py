@@ -52,10 +52,10 @@ def priors(n_rows: int) -> dict[str, Any]:
     return {"init": 2, "spread_prior": SPREAD, "degrees_of_freedom_prior": max(degrees, 8.0)}
 
 
-def sampled(component: str, rows: np.ndarray, n_burn_in: int, n_samples: int, **settings: Any) -> Any:
+def sampled(component: str, rows: np.ndarray, n_burn_in: int, n_draws: int, **settings: Any) -> Any:
     """A fitted chain of either kind of Gaussian."""
     return DirichletProcessMixture(
-        component, n_burn_in=n_burn_in, n_samples=n_samples, random_state=0, **(priors(len(rows)) | settings)
+        component, n_burn_in=n_burn_in, n_draws=n_draws, random_state=0, **(priors(len(rows)) | settings)
     ).fit(rows)
 
 
@@ -93,15 +93,15 @@ def drawn(width: int, height: int) -> Frame:
     return Frame("a made room", walk[1].depth, walk.camera, walk[1].direction_ids)
 
 
-def segment(frame: Frame, n_burn_in: int, n_samples: int) -> tuple[dict[str, Any], Segmented]:
+def segment(frame: Frame, n_burn_in: int, n_draws: int) -> tuple[dict[str, Any], Segmented]:
     """Every method on the normals of one frame."""
     normals = estimate_normals(frame.depth, frame.camera, smoothing="total_variation")
     rows = normals.rows()
     labels, found = {}, {}
     for method, fit in {
         KMEANS: lambda: SphericalKMeans(7, random_state=0).fit(rows),
-        EUCLIDEAN: lambda: sampled("gaussian", rows, n_burn_in, n_samples),
-        TANGENT: lambda: sampled("tangent_gaussian", rows, n_burn_in, n_samples),
+        EUCLIDEAN: lambda: sampled("gaussian", rows, n_burn_in, n_draws),
+        TANGENT: lambda: sampled("tangent_gaussian", rows, n_burn_in, n_draws),
     }.items():
         model = fit()
         labels[method] = model.labels_
@@ -114,7 +114,7 @@ def segment(frame: Frame, n_burn_in: int, n_samples: int) -> tuple[dict[str, Any
     return {"n_rows": len(rows), "methods": found}, Segmented(frame, normals, labels)
 
 
-def scenes(folder: Path, n_scenes: int, n_burn_in: int, n_samples: int, track: Track) -> dict[str, Any]:
+def scenes(folder: Path, n_scenes: int, n_burn_in: int, n_draws: int, track: Track) -> dict[str, Any]:
     """Both kinds of Gaussian on stored normals of NYU v2."""
     with np.load(folder / "nyu2" / "normals.npz") as stored:
         normals = stored["normals"]
@@ -123,7 +123,7 @@ def scenes(folder: Path, n_scenes: int, n_burn_in: int, n_samples: int, track: T
     found: dict[str, list[dict[str, Any]]] = {TANGENT: [], EUCLIDEAN: []}
     for rows in track(chosen, f"{len(chosen)} scenes of NYU v2"):
         for method, component in ((TANGENT, "tangent_gaussian"), (EUCLIDEAN, "gaussian")):
-            labels = sampled(component, rows, n_burn_in, n_samples).labels_
+            labels = sampled(component, rows, n_burn_in, n_draws).labels_
             found[method].append(describe(rows, labels))
     return {
         "n_scenes": len(chosen),
@@ -135,12 +135,12 @@ def scenes(folder: Path, n_scenes: int, n_burn_in: int, n_samples: int, track: T
     }
 
 
-def bundled(folder: Path, n_runs: int, n_burn_in: int, n_samples: int) -> tuple[dict[str, Any], np.ndarray, Any]:
+def bundled(folder: Path, n_runs: int, n_burn_in: int, n_draws: int) -> tuple[dict[str, Any], np.ndarray, Any]:
     """The set of 10,000 rows that the authors ship, with DP-vMF-means at their lambda beside."""
     with np.load(folder / "directions" / "straub_sphere_synthetic.npz") as stored:
         rows = stored["xyz"].astype(np.float64)
     models = [
-        DirichletProcessMixture(n_burn_in=n_burn_in, n_samples=n_samples, random_state=seed).fit(rows)
+        DirichletProcessMixture(n_burn_in=n_burn_in, n_draws=n_draws, random_state=seed).fit(rows)
         for seed in range(n_runs)
     ]
     angle = math.acos(1.0 + AUTHORS_LAMBDA)

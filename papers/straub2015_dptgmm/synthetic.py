@@ -107,7 +107,7 @@ def sampled(made: Made, settings: Mapping[str, Any], n_draws: int, seed: int, *,
     settings = dict(settings)
     if isinstance(settings.get("init"), str) and settings["init"] == RANDOM:
         settings["init"] = random_labels(made, seed)
-    model = DirichletProcessMixture(n_burn_in=0, n_samples=n_draws, random_state=seed, **settings).fit(made.rows)
+    model = DirichletProcessMixture(n_burn_in=0, n_draws=n_draws, random_state=seed, **settings).fit(made.rows)
     draws = model.sample_labels_
     agreements = np.full(model.trace_.shape[1], np.nan)
     agreements[model.n_discarded_ :] = [nmi(made.labels, draw) for draw in draws]

@@ -71,8 +71,8 @@ def main_senses(labels: np.ndarray, vocabulary: Vocabulary, cluster: int) -> lis
 def run(vocabulary: Vocabulary, n_sweeps: int, n_elsewhere: int) -> tuple[dict[str, Any], Any]:
     """The clusters from the default start; the paper's start beside; spherical k-means with as many clusters."""
     n_kept = max(1, n_sweeps // 4)
-    model = DirichletProcessMixture(n_burn_in=n_sweeps - n_kept, n_samples=n_kept, random_state=0).fit(vocabulary.rows)
-    few = DirichletProcessMixture(init=N_CENTROIDS, n_burn_in=n_elsewhere - 1, n_samples=1, random_state=0)
+    model = DirichletProcessMixture(n_burn_in=n_sweeps - n_kept, n_draws=n_kept, random_state=0).fit(vocabulary.rows)
+    few = DirichletProcessMixture(init=N_CENTROIDS, n_burn_in=n_elsewhere - 1, n_draws=1, random_state=0)
     few.fit(vocabulary.rows)
     kmeans = SphericalKMeans(model.n_clusters_, n_init=1, random_state=0).fit(vocabulary.rows)
     shuffled = np.random.default_rng(0).permutation(model.labels_)

@@ -45,11 +45,13 @@ from armillary.vision import (
 from armillary.vision.segmentation import NormalEstimation, Stopwatch
 
 DEGREES = (views.PAPER_ANGLE, 70.0)
+# as in the paper: no merges, every pixel by itself
+PLAIN: dict[str, Any] = {"merge": False, "steadiness": 0.0, "min_region": 0, "stride": 1}
 METHODS: dict[str, dict[str, Any]] = {
-    "batch": {"method": "batch"},
-    "sequential": {"method": "sequential"},
-    "ddp": {"follow_turn": False},
-    "ddp, turn followed": {},
+    "batch": {"method": "batch"} | PLAIN,
+    "sequential": {"method": "sequential"} | PLAIN,
+    "ddp": {"follow_turn": False} | PLAIN,
+    "ddp, turn followed": PLAIN,
 }
 IN_SIGHT = views.IN_SIGHT
 APART = math.radians(20.0)

@@ -142,7 +142,9 @@ def run_scenes(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
     if folder is None:
         return {"skipped": NO_DATA}
     degrees = (50.0, 60.0, 70.0, 80.0, 90.0, 100.0, 110.0, 120.0)
-    result = scenes.measure(scenes.load(folder, size.n_scenes), degrees, range(2, 11), track=track)
+    normals = scenes.load(folder, size.n_scenes)
+    result = scenes.measure(normals, degrees, range(2, 11), track=track)
+    result["why"] = scenes.why(normals, track=track)
     pictures.save(pictures.figure_4(result, f"{views.PAPER_ANGLE:g}"), output / "figure4.png")
     return result
 

@@ -32,6 +32,29 @@ def silhouette(rows: np.ndarray, labels: np.ndarray) -> float:
     return cosine_silhouette_score(rows, labels) if len(np.unique(labels)) > 1 else 0.0
 
 
+STRAY_SHARE = 0.1
+WHY = {"100, 10 % stray": (100.0, STRAY_SHARE), "70, clean": (70.0, 0.0), "65, clean": (65.0, 0.0)}
+
+
+def why(scenes: np.ndarray, *, track: Track) -> dict[str, list[int]]:
+    """Numbers of clusters where some normals are strays over the whole sphere, and at lesser angles without any.
+
+    The normals stored here face the camera, and those that fit no plane are left out: nothing is beyond 100 degrees of
+    a cluster in the middle of them. Normals of all pixels of a sensor have strays.
+    """
+    found = {}
+    for name in track(list(WHY), f"{len(scenes)} scenes, strays"):
+        (degrees, share), rng, numbers = WHY[name], np.random.default_rng(0), []
+        for rows in scenes:
+            n_stray = int(share * len(rows))
+            stray = rng.standard_normal((n_stray, 3)).astype(np.float32)
+            mixed = rows.copy()
+            mixed[rng.choice(len(rows), n_stray, replace=False)] = stray / np.linalg.norm(stray, axis=1, keepdims=True)
+            numbers.append(DPvMFMeans(math.radians(degrees)).fit(mixed).n_clusters_)
+        found[name] = np.bincount(numbers).tolist()
+    return found
+
+
 def measure(scenes: np.ndarray, degrees: Iterable[float], numbers: Iterable[int], *, track: Track) -> dict[str, Any]:
     """Clusters of each scene and mean silhouette at each angle; mean silhouette of k-means with each number."""
     by_angle: dict[str, dict[str, Any]] = {}

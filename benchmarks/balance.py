@@ -1,0 +1,134 @@
+"""Clusters of bounded size beside free ones: largest over mean, deviation of sizes, objective, CPU time.
+
+Peers: `SphericalKMeans` free, and faiss spherical k-means where it is installed, whose clusters nobody bounds. Rows:
+made (a long tail of clusters; one cluster that holds most rows) and Banking77, where the data are there. Times are CPU
+seconds of the process: a busy machine does not change them much.
+
+python -m benchmarks.balance [--rows 200000] [--features 384] [--clusters 500] [--steps 20] [--out FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from armillary import SphericalKMeans
+from armillary.datasets import make_vmf_mixture
+
+DATA = Path(os.environ.get("ARMILLARY_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
+BOUND = 1.2
+
+
+def tailed(n_rows: int, n_features: int, n_clusters: int, power: float) -> np.ndarray:
+    """Directions whose sizes fall as a power of their rank."""
+    weights = np.arange(1, n_clusters + 1) ** -power
+    rows, _, _ = make_vmf_mixture(
+        n_rows, n_features, n_clusters, concentration=1.2 * n_features, weights=weights / weights.sum(), random_state=0
+    )
+    return rows.astype(np.float32)
+
+
+def dominated(n_rows: int, n_features: int) -> np.ndarray:
+    """Six rows of ten around one direction."""
+    weights = np.r_[0.6, np.full(19, 0.4 / 19)]
+    rows, _, _ = make_vmf_mixture(
+        n_rows, n_features, 20, concentration=4.0 * n_features, weights=weights, random_state=0
+    )
+    return rows.astype(np.float32)
+
+
+def workloads(arguments: argparse.Namespace) -> Iterator[tuple[str, np.ndarray, int]]:
+    """Name, rows and K."""
+    n_rows, n_features, n_clusters = arguments.rows, arguments.features, arguments.clusters
+    yield f"made, uneven, {n_rows} x {n_features}", tailed(n_rows, n_features, n_clusters // 2, 0.7), n_clusters
+    # most directions lie in the tail, and the first alone would fill a seventh of all clusters to their bound
+    yield f"made, long tail, {n_rows} x {n_features}", tailed(n_rows, n_features, 2 * n_clusters, 1.0), n_clusters
+    yield "made, one dominant cluster, 20000 x 16", dominated(20_000, 16), 20
+    sentences = DATA / "sent_banking77" / "embeddings.npz"
+    if sentences.exists():
+        rows = np.load(sentences)["embeddings"].astype(np.float32)
+        yield "Banking77, 13083 x 384", rows / np.linalg.norm(rows, axis=1, keepdims=True), 77
+
+
+def by_armillary(rows: np.ndarray, n_clusters: int, n_steps: int, balance: float | None) -> tuple[np.ndarray, float]:
+    """Labels, and the sum of cosines."""
+    model = SphericalKMeans(n_clusters, init="k-means||", balance=balance, max_iter=n_steps, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(rows)
+    return model.labels_, model.objective_
+
+
+def by_faiss(rows: np.ndarray, n_clusters: int, n_steps: int) -> tuple[np.ndarray, float]:
+    """Labels, and the sum of cosines."""
+    import faiss
+
+    means = faiss.Kmeans(
+        rows.shape[1], n_clusters, niter=n_steps, spherical=True, seed=1, max_points_per_centroid=10**9
+    )
+    means.train(rows)
+    cosines, labels = means.index.search(rows, 1)
+    return labels[:, 0], float(cosines.sum(dtype=np.float64))
+
+
+def measured(call: Callable[[], tuple[np.ndarray, float]], n_rows: int, n_clusters: int) -> dict[str, float]:
+    """What users of partitions ask."""
+    start, wall = time.process_time(), time.perf_counter()
+    labels, objective = call()
+    sizes = np.bincount(labels, minlength=n_clusters)
+    return {
+        "largest_over_mean": round(float(sizes.max()) * n_clusters / n_rows, 4),
+        "deviation_over_mean": round(float(sizes.std()) * n_clusters / n_rows, 4),
+        "smallest": int(sizes.min()),
+        "mean_cosine": round(objective / n_rows, 6),
+        "cpu_seconds": round(time.process_time() - start, 1),
+        "seconds": round(time.perf_counter() - wall, 1),
+    }
+
+
+def main() -> None:
+    """Measure, print and store."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--features", type=int, default=384)
+    parser.add_argument("--clusters", type=int, default=500)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--out", default="benchmarks/results/balance.json")
+    arguments = parser.parse_args()
+    command = f"python -m benchmarks.balance {' '.join(_given(arguments))}"
+    found: dict[str, Any] = {"command": command, "load": round(os.getloadavg()[0], 1)}
+    for name, rows, n_clusters in workloads(arguments):
+        peers = {
+            "SphericalKMeans": lambda rows=rows, k=n_clusters: by_armillary(rows, k, arguments.steps, None),
+            f"SphericalKMeans(balance={BOUND})": lambda rows=rows, k=n_clusters: by_armillary(
+                rows, k, arguments.steps, BOUND
+            ),
+            "faiss spherical": lambda rows=rows, k=n_clusters: by_faiss(rows, k, arguments.steps),
+        }
+        lines: dict[str, Any] = {}
+        for peer, call in peers.items():
+            try:
+                lines[peer] = measured(call, len(rows), n_clusters)
+            except ImportError:
+                continue
+            print(name, peer, lines[peer], flush=True)
+        free, bound = lines["SphericalKMeans"], lines[f"SphericalKMeans(balance={BOUND})"]
+        lines["mean_cosine_kept"] = round(bound["mean_cosine"] / free["mean_cosine"], 5)
+        found[f"{name}, K = {n_clusters}"] = lines
+    Path(arguments.out).write_text(json.dumps(found, indent=1) + "\n")
+
+
+def _given(arguments: argparse.Namespace) -> list[str]:
+    return [f"--{name} {value}" for name, value in vars(arguments).items() if name != "out"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""What a step costs, predicted from three numbers that are measured on the machine, beside steps that are measured.
+
+The model (docs/cost_model.md): CPU seconds of a plain step (labels and sums) over n x D float32 rows and K directions
+are
+
+    n (2 D K / product + K / compare + D / touch)
+
+with products per second, comparisons of scores per second and numbers touched per second. They are found by least
+squares of the relative error from the shapes of one half, and predict those of the other. CPU time of one thread, the
+least of several runs: other work on the machine adds to it, and takes nothing away. Then the bytes that a fit on two
+worker processes moves, beside K (D + 1) 8 each way for each worker and pass.
+
+python -m benchmarks.cost_model [--repeats 5] [--scale 1.0] [--out FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+from armillary import SphericalKMeans, open_rows
+from armillary.engines.select import checked_points, engine, open_passes
+from armillary.rules import AffineRule
+
+# n, D, K: the first half calibrates, the second is predicted
+CALIBRATED = ((40_000, 64, 64), (40_000, 64, 512), (20_000, 256, 64), (20_000, 256, 512), (30_000, 128, 1024))
+PREDICTED = ((30_000, 128, 128), (20_000, 384, 100), (10_000, 768, 256), (60_000, 96, 300), (15_000, 512, 700))
+
+
+def unit(draws: np.random.Generator, *shape: int) -> np.ndarray:
+    """Unit rows."""
+    rows = draws.standard_normal(shape, dtype=np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def step_seconds(n_rows: int, n_features: int, n_clusters: int, n_repeats: int) -> float:
+    """CPU seconds of one plain step, the least of several."""
+    draws = np.random.default_rng(0)
+    centers = unit(draws, n_clusters, n_features)
+    noise = unit(draws, n_rows, n_features)
+    rows = centers[draws.integers(0, n_clusters, n_rows)] + noise
+    found = []
+    with open_passes(checked_points(rows, "cost_model"), 1, "cost_model") as passes:
+        rule = AffineRule.cosines(centers.astype(np.float64))
+        for _ in range(n_repeats + 1):
+            labels = passes.labels()  # new ones: a step that knows the last one costs less
+            start = time.thread_time() if passes.n_threads == 1 else time.process_time()
+            passes.label(rule, labels)
+            end = time.thread_time() if passes.n_threads == 1 else time.process_time()
+            found.append(end - start)
+    return min(found[1:])
+
+
+def terms(n_rows: int, n_features: int, n_clusters: int) -> list[float]:
+    """What the three numbers are multiplied by."""
+    return [2.0 * n_rows * n_features * n_clusters, float(n_rows * n_clusters), float(n_rows * n_features)]
+
+
+def moved_bytes(n_clusters: int, n_features: int) -> dict[str, float]:
+    """Bytes of a pass to and from a worker, measured and by the model."""
+    rows = unit(np.random.default_rng(0), 20 * n_clusters, n_features)
+    model = SphericalKMeans(n_clusters, init=rows[:n_clusters], max_iter=4, tol=0.0, algorithm="lloyd")
+    with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number, part in enumerate(np.array_split(rows, 2)):
+            np.save(f"{place}/{number}.npy", part)
+        model.fit(open_rows([f"{place}/0.npy", f"{place}/1.npy"], n_workers=2))
+    traffic: Any = getattr(engine("workers"), "traffic")  # noqa: B009 - of this engine alone
+    n_messages, n_out, n_in = traffic.by_method["label"]
+    model_bytes = 8 * n_clusters * (n_features + 1)
+    return {
+        "n_clusters": n_clusters,
+        "n_features": n_features,
+        "model_bytes": model_bytes,
+        "out_over_model": round(n_out / n_messages / model_bytes, 4),
+        "in_over_model": round(n_in / n_messages / model_bytes, 4),
+    }
+
+
+def main() -> None:
+    """Measure, print and store."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--out", default="benchmarks/results/cost_model.json")
+    arguments = parser.parse_args()
+    lines: list[dict[str, Any]] = []
+    for half, shapes in (("calibrated", CALIBRATED), ("predicted", PREDICTED)):
+        for n_rows, n_features, n_clusters in shapes:
+            shape = int(arguments.scale * n_rows), n_features, n_clusters
+            lines.append({"half": half, "shape": shape, "seconds": step_seconds(*shape, arguments.repeats)})
+    known = [line for line in lines if line["half"] == "calibrated"]
+    table = np.array([terms(*line["shape"]) for line in known]) / np.array([[line["seconds"]] for line in known])
+    costs, _ = nnls(table, np.ones(len(known)))
+    for line in lines:
+        line["predicted"] = float(np.dot(terms(*line["shape"]), costs))
+        line["error"] = round(line["predicted"] / line["seconds"] - 1.0, 4)
+        line["seconds"], line["predicted"] = round(line["seconds"], 5), round(line["predicted"], 5)
+        print(line, flush=True)
+    found = {
+        "command": f"python -m benchmarks.cost_model --repeats {arguments.repeats} --scale {arguments.scale}",
+        "load": round(os.getloadavg()[0], 1),
+        "gflops": round(float(1e-9 / costs[0]), 2),
+        "compared_per_second": None if costs[1] == 0.0 else float(f"{1.0 / costs[1]:.3g}"),
+        "touched_per_second": None if costs[2] == 0.0 else float(f"{1.0 / costs[2]:.3g}"),
+        "worst_error_of_predicted": max(abs(line["error"]) for line in lines if line["half"] == "predicted"),
+        "messages": [moved_bytes(100, 64)],
+        "steps": lines,
+    }
+    Path(arguments.out).write_text(json.dumps(found, indent=1) + "\n")
+    print({key: value for key, value in found.items() if key != "steps"})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""Curation from end to end on made rows: a long-tailed mixture with planted near-duplicates, in a file of float16.
+
+Time, peak of anonymous memory, recall of planted duplicates, and how even the sample is over the true concepts, beside
+a random sample and one that is even over k-means clusters alone. The machine that wrote `results/curation.json` was
+busy, and its rows are fewer than the 10,000,000 x 128 that are the default here: the file says so.
+
+python -m benchmarks.curation --folder /some/disk [--rows 10000000] [--features 128] [--levels 100,1000,10000]
+                              [--fit-rows 1000000] [--copies 0.05] [--steps 20] [--resamples 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from armillary import load, open_rows
+from armillary.curation import CurationPlan, balanced_sample, curate
+
+_WRITTEN = 1 << 16
+_SAMPLED = 0.05  # seconds between two looks at the memory
+
+
+def make_rows(path: Path, n_rows: int, n_features: int, n_concepts: int, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """Rows in a file; the concept of each, and the row that it is a copy of (-1 for none)."""
+    draws = np.random.default_rng(0)
+    centers = draws.standard_normal((n_concepts, n_features), dtype=np.float32)
+    centers /= np.linalg.norm(centers, axis=1, keepdims=True)
+    weights = 1.0 / np.arange(1, n_concepts + 1)
+    concepts = draws.choice(n_concepts, n_rows, p=weights / weights.sum()).astype(np.int32)
+    sources = np.full(n_rows, -1, dtype=np.int64)
+    is_copy = draws.random(n_rows) < share
+    is_copy[:_WRITTEN] = False
+    with open(path, "wb") as stream:
+        about = {"descr": "<f2", "fortran_order": False, "shape": (n_rows, n_features)}
+        np.lib.format.write_array_header_1_0(stream, about)
+        kept = np.empty((0, n_features), dtype=np.float32)
+        for start in range(0, n_rows, _WRITTEN):
+            part = slice(start, min(start + _WRITTEN, n_rows))
+            own = concepts[part]
+            noise = draws.standard_normal((len(own), n_features), dtype=np.float32)
+            rows = centers[own] + 0.8 * noise / np.sqrt(n_features)
+            if start == 0:
+                kept = rows.copy()  # copies are of rows of the first block
+            copies = np.flatnonzero(is_copy[part])
+            chosen = draws.integers(0, len(kept), len(copies))
+            jitter = draws.standard_normal((len(copies), n_features), dtype=np.float32)
+            rows[copies] = kept[chosen] + 0.15 * jitter / np.sqrt(n_features)
+            sources[start + copies] = chosen
+            concepts[start + copies] = concepts[chosen]
+            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+            rows.astype(np.float16).tofile(stream)
+    return concepts, sources
+
+
+class Watch(threading.Thread):
+    """The peak of anonymous memory."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.peak, self._is_over = 0, threading.Event()
+
+    def run(self) -> None:
+        """Look, now and then."""
+        while not self._is_over.wait(_SAMPLED):
+            for line in Path("/proc/self/status").read_text().splitlines():
+                if line.startswith("RssAnon:"):
+                    self.peak = max(self.peak, int(line.split()[1]) * 1024)
+
+    def end(self) -> int:
+        """The peak so far."""
+        self._is_over.set()
+        self.join()
+        return self.peak
+
+
+def effective(concepts: np.ndarray, n_concepts: int) -> float:
+    """As many concepts of equal size would be as even."""
+    shares = np.bincount(concepts, minlength=n_concepts) / len(concepts)
+    shares = shares[shares > 0]
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def evenness(folder: Path, concepts: np.ndarray, is_kept: np.ndarray, n_concepts: int) -> dict[str, Any]:
+    """Of the sample, and of two others of its size."""
+    import pyarrow.parquet as pq
+
+    sample = np.load(folder / "sample.npy")
+    model = load(folder / "model.safetensors")
+    finest = f"cluster_{len(model.level_sizes_) - 1}"
+    labels = pq.read_table(folder / "rows.parquet", columns=[finest])[finest].to_numpy()
+    flat = type("Flat", (), {"fit": None, "predict": None, "cluster_centers_": model.cluster_centers_})()
+    others = {
+        "even over levels": sample,
+        "random": np.random.default_rng(0).choice(np.flatnonzero(is_kept), len(sample), replace=False),
+        "even over the finest clusters": balanced_sample(flat, len(sample), labels=labels, among=is_kept),
+    }
+    return {
+        name: {
+            "effective_concepts": round(effective(concepts[rows], n_concepts), 1),
+            "concepts": len(np.unique(concepts[rows])),
+            "largest_share": round(float(np.bincount(concepts[rows]).max()) / len(rows), 4),
+        }
+        for name, rows in others.items()
+    }
+
+
+def main() -> None:
+    """Measure, print and store."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", required=True)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--features", type=int, default=128)
+    parser.add_argument("--levels", default="100,1000,10000")
+    parser.add_argument("--concepts", type=int, default=5000)
+    parser.add_argument("--fit-rows", type=int, default=1_000_000)
+    parser.add_argument("--copies", type=float, default=0.05)
+    parser.add_argument("--threshold", type=float, default=0.95)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--resamples", type=int, default=3)
+    parser.add_argument("--out", default="benchmarks/results/curation.json")
+    arguments = parser.parse_args()
+    place = Path(arguments.folder)
+    path = place / "rows.npy"
+    concepts, sources = make_rows(path, arguments.rows, arguments.features, arguments.concepts, arguments.copies)
+    plan = CurationPlan(
+        n_clusters=tuple(int(one) for one in arguments.levels.split(",")),
+        threshold=arguments.threshold,
+        n_sample=arguments.rows // 50,
+        n_fit_rows=arguments.fit_rows,
+        n_resamples=arguments.resamples,
+        max_iter=arguments.steps,
+        n_recall_rows=200,
+    )
+    watch = Watch()
+    watch.start()
+    start, cpu = time.perf_counter(), time.process_time()
+    summary = curate(open_rows(path), place / "curated", plan, tell=lambda *news: print(*news, flush=True))
+    wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+    peak = watch.end()
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(place / "curated" / "rows.parquet", columns=["kept_row", "is_kept"])
+    is_kept, kept_row = table["is_kept"].to_numpy(), table["kept_row"].to_numpy()
+    copies = np.flatnonzero(sources >= 0)
+    gone = ~is_kept[copies]
+    found = {
+        "command": "python -m benchmarks.curation "
+        + " ".join(f"--{name.replace('_', '-')} {value}" for name, value in vars(arguments).items() if name != "out"),
+        "rows": arguments.rows,
+        "features": arguments.features,
+        "load": round(os.getloadavg()[0], 1),
+        "seconds": round(wall, 1),
+        "cpu_seconds": round(cpu, 1),
+        "stages": summary["seconds"],
+        "peak_anonymous_mib": round(peak / 2**20),
+        "peak_resident_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "planted": {
+            "copies": len(copies),
+            "removed": round(float(gone.mean()), 5),
+            "removed_for_a_row_of_their_concept": round(
+                float((concepts[kept_row[copies[gone]]] == concepts[copies[gone]]).mean()), 5
+            ),
+            "others_removed": round(float((~is_kept[sources < 0]).mean()), 5),
+        },
+        "duplicates": summary["duplicates"],
+        "evenness": evenness(place / "curated", concepts, is_kept, arguments.concepts),
+    }
+    print(json.dumps(found, indent=1))
+    Path(arguments.out).write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""The identity service under load: durable vectors a second, latencies, and one face more among a million.
+
+    python -m benchmarks.service            # everything, into benchmarks/results/service.json
+    python -m benchmarks.service --seconds 3 --faces 100000
+
+Clients are threads of one process that send plain float32 and wait for each answer, which comes after its fsync. The
+fsync of the same disk is measured before, since it decides; a folder in memory shows what the server costs by itself.
+What a machine shared with others gives is a ratio, not a promise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import platform
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from armillary import Links
+from armillary.datasets import make_vmf_mixture
+from armillary.service.identities import Identities
+from armillary.service.operations import ADD, Operation
+
+RESULTS = Path(__file__).parent / "results" / "service.json"
+N_CLIENTS, N_FEATURES, N_PEOPLE = 8, 128, 200
+
+
+def fsync_milliseconds(folder: Path, n: int = 50) -> dict[str, float]:
+    """What one fsync of 16 KiB costs there."""
+    taken = []
+    with tempfile.NamedTemporaryFile(dir=folder) as file:
+        for _ in range(n):
+            file.write(bytes(16_384))
+            file.flush()
+            started = time.perf_counter()
+            os.fsync(file.fileno())
+            taken.append(1000.0 * (time.perf_counter() - started))
+    return {"p50": round(float(np.median(taken)), 3), "p99": round(float(np.quantile(taken, 0.99)), 3)}
+
+
+class Server:
+    """`armillary serve` in a process of its own, on some cores."""
+
+    def __init__(self, folder: Path, cores: str | None) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        command = [
+            sys.executable,
+            "-m",
+            "armillary",
+            "serve",
+            "--no-auth",
+            "--data",
+            str(folder),
+            "--port",
+            str(self.port),
+        ]
+        if cores is not None:
+            command = ["taskset", "-c", cores, *command]
+        environment = {**os.environ, "ARMILLARY_LOG_LEVEL": "warning"}
+        self.process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+        while True:
+            try:
+                self.ask("GET", "/readyz")
+                return
+            except OSError:
+                time.sleep(0.1)
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+        """One request of JSON."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request(method, path, body, {"content-type": "application/json"})
+        content = connection.getresponse().read()
+        connection.close()
+        return json.loads(content)
+
+    def cpu_seconds(self) -> float:
+        """What it has used so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def megabytes(self) -> float:
+        """What it holds in memory."""
+        line = next(
+            line for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines() if "VmRSS" in line
+        )
+        return int(line.split()[1]) / 1024
+
+    def end(self) -> None:
+        """Ask it to end, and wait."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait()
+
+
+def load(server: Server, X: np.ndarray, batch: int, seconds: float, rate: float | None) -> dict[str, Any]:
+    """Eight clients for some seconds; `rate` vectors a second in all, or as fast as answers come."""
+    name = f"c{batch}-{time.monotonic_ns()}"
+    server.ask("POST", "/v1/collections", json.dumps({"name": name}).encode())
+    path = f"/v1/collections/{name}/vectors?dtype=float32&dimension={X.shape[1]}"
+    taken: list[list[float]] = [[] for _ in range(N_CLIENTS)]
+    end = time.perf_counter() + seconds
+
+    def client(number: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        generator = np.random.default_rng(number)
+        headers = {"content-type": "application/octet-stream"}
+        pause = None if rate is None else N_CLIENTS * batch / rate
+        due = time.perf_counter() + (0.0 if pause is None else pause * number / N_CLIENTS)
+        sent = 0
+        while (now := time.perf_counter()) < end:
+            if pause is not None and now < due:
+                time.sleep(due - now)
+            start = int(generator.integers(len(X) - batch + 1))
+            sent += 1
+            began = time.perf_counter()
+            key = {"idempotency-key": f"{number}-{sent}"}
+            connection.request("POST", path, X[start : start + batch].tobytes(), {**headers, **key})
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 200, answer.status
+            taken[number].append(time.perf_counter() - began)
+            due += pause or 0.0
+
+    cpu, began = server.cpu_seconds(), time.perf_counter()
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(N_CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    passed = time.perf_counter() - began
+    details = server.ask("GET", f"/v1/collections/{name}")
+    milliseconds = 1000.0 * np.concatenate(taken)
+    n_vectors = batch * len(milliseconds)
+    return {
+        "batch": batch,
+        "clients": N_CLIENTS,
+        "asked_rate": rate,
+        "vectors_per_second": round(n_vectors / passed, 1),
+        "p50_ms": round(float(np.median(milliseconds)), 2),
+        "p99_ms": round(float(np.quantile(milliseconds, 0.99)), 2),
+        "commit_ms": details["commit_milliseconds"],
+        "server_cpu_us_per_vector": round(1e6 * (server.cpu_seconds() - cpu) / n_vectors, 1),
+        "server_mb": round(server.megabytes(), 1),
+    }
+
+
+def one_more_face(n_faces: int, n_features: int) -> dict[str, Any]:
+    """Server time without fsync of one face more; 8 sub-clusters for each of n_faces / 100 people."""
+    n_people, n_parts = n_faces // 100, 8
+    generator = np.random.default_rng(0)
+    centres = generator.normal(size=(n_people, n_features)).astype(np.float32)
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+
+    def faces(chosen: np.ndarray, spread: float) -> np.ndarray:
+        rows = centres[chosen] + spread * generator.normal(size=(len(chosen), n_features)).astype(np.float32)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    spread = 0.45 / np.sqrt(n_features)
+    model = Links(0.75, 0.88, 0.9)
+    began = time.perf_counter()
+    # each sub-cluster as one vector of weight 12.5: the same arrays as a million vectors leave, without learning each
+    model.partial_fit(
+        faces(np.repeat(np.arange(n_people), n_parts), spread), sample_weight=np.full(n_people * n_parts, 12.5)
+    )
+    built = time.perf_counter() - began
+    state = Identities(model)
+    fresh = faces(generator.integers(0, n_people, 60), spread)
+    taken = []
+    for place in range(len(fresh)):
+        started = time.thread_time()
+        state.apply(place + 1, 0.0, Operation(ADD, {}, fresh[place : place + 1]))
+        taken.append(1000.0 * (time.thread_time() - started))
+    bare = []
+    centroids = model.resultants_.astype(np.float32)
+    for row in fresh[:20]:
+        started = time.thread_time()
+        _ = centroids @ row
+        bare.append(1000.0 * (time.thread_time() - started))
+    return {
+        "faces": n_faces,
+        "people": n_people,
+        "columns": n_features,
+        "subclusters": int(model.n_subclusters_),
+        "ids": int(model.n_clusters_),
+        "add_ms_cpu_p50": round(float(np.median(taken)), 3),
+        "bare_product_ms_cpu_p50": round(float(np.median(bare)), 3),
+        "state_mb": round(12.0 * model.n_subclusters_ * n_features / 1e6, 1),
+        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "built_s": round(built, 1),
+    }
+
+
+def main() -> None:
+    """Measure, print and store."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.service")
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--faces", type=int, default=1_000_000)
+    parser.add_argument("--folder", default=None, help="a folder on the disk to measure; also measured: memory")
+    options = parser.parse_args()
+    X, _, _ = make_vmf_mixture(20_000, N_FEATURES, N_PEOPLE, concentration=600.0, random_state=0)
+    X = X.astype(np.float32)
+    record: dict[str, Any] = {
+        "command": " ".join(["python -m benchmarks.service", *sys.argv[1:]]),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start",
+        "loads": [],
+    }
+    places = [("disk", options.folder)] + ([("memory", "/dev/shm")] if Path("/dev/shm").is_dir() else [])
+    for title, folder in places:
+        for cores in (None, "0"):
+            with tempfile.TemporaryDirectory(dir=folder) as home:
+                fsync = fsync_milliseconds(Path(home))
+                server = Server(Path(home, "data"), cores)
+                for batch, rate in ((1, None), (32, None), (256, None), (32, 2000.0)):
+                    found = load(server, X, batch, options.seconds, rate)
+                    line = {"place": title, "server_cores": cores or "all", "fsync_ms": fsync, **found}
+                    record["loads"].append(line)
+                    print(json.dumps(line), flush=True)
+                server.end()
+    record["one_more_face"] = []
+    for width in (128, 512):
+        record["one_more_face"].append(one_more_face(options.faces if width == 128 else options.faces // 4, width))
+        print(json.dumps(record["one_more_face"][-1]), flush=True)
+    record["load_at_end"] = round(os.getloadavg()[0], 1)
+    RESULTS.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
