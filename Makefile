@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo examples test check bench fuzz test-slow test-versions test-browser clean
+.PHONY: demo examples test coverage warm check bench fuzz fuzz-service test-slow test-versions test-browser test-gpu test-gpu-interpreter clean
 
 # Each stamp is one set of extras installed, redone when pyproject.toml changes.
 $(VENV)/bin/python:
@@ -23,8 +23,17 @@ examples: $(VENV)/.installed-all
 	@for name in embeddings documents stream_ids pipeline topics saving links_stream links_topics tour; do \
 	  echo "== examples/$$name.py"; (cd $$(mktemp -d) && $(CURDIR)/$(RUN) $(CURDIR)/examples/$$name.py) || exit 1; done
 
-test: check
+# Kernels are compiled by one process, beside the checks: each worker would compile most of them for itself. Lines are
+# not counted here: tracing takes time and decides nothing (3.11 has no monitoring). `make coverage` counts them.
+test: $(VENV)/.installed-dev
+	@$(MAKE) --no-print-directory -j2 --output-sync=target check warm
+	$(RUN) -m pytest -n auto --dist worksteal
+
+coverage: $(VENV)/.installed-dev
 	$(RUN) -m pytest -n auto --dist worksteal --cov --cov-report=term
+
+warm: $(VENV)/.installed-dev
+	$(RUN) -m armillary warmup --quiet
 
 test-slow: $(VENV)/.installed-dev
 	$(RUN) -m pytest -m slow
@@ -32,11 +41,16 @@ test-slow: $(VENV)/.installed-dev
 # The campaigns of tests/campaigns, each for so many minutes; `make test` runs a few seconds of each.
 MINUTES ?= 1
 SEED ?= 0
-CAMPAIGNS ?= calls archives inputs kills random_kills threads
+CAMPAIGNS ?= calls archives inputs kills random_kills threads service_kills service_bodies
 fuzz: $(VENV)/.installed-dev
 	@for name in $(CAMPAIGNS); do \
 	  echo "== tests/campaigns/$$name.py, seed $(SEED)"; \
 	  $(RUN) -m tests.campaigns.$$name --minutes $(MINUTES) --seed $(SEED) || exit 1; done
+
+# 1,000 kills of the service at its writes and fsyncs, and 100,000 bodies that nobody meant: an hour.
+fuzz-service: $(VENV)/.installed-dev
+	$(RUN) -m tests.campaigns.service_kills --trials 420 --seed $(SEED) --store
+	$(RUN) -m tests.campaigns.service_bodies --trials 500 --seed $(SEED) --store
 
 # The suite on the lowest versions of everything, on each Python that is found, and for lesser processors: an hour or two.
 test-versions:
@@ -47,6 +61,24 @@ test-browser: $(VENV)/.installed-dev,browser
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
 	  { sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); $$sudo apt-get update -q && $$sudo apt-get install -qy chromium; }
 	$(RUN) -m pytest tests/browser
+
+# The GPU engine on the GPU that is here: laws, parity, adversarial cases, then the benchmark with its floors and peers.
+test-gpu: $(VENV)/.installed-dev,gpu
+	$(RUN) -m pytest tests/gpu tests/laws/test_passes_laws.py -k "gpu or cuda"
+	$(RUN) -m benchmarks.gpu
+
+# The same kernels on the CPU, by Triton's interpreter, and compiled for cards that are not here; an environment of its
+# own, since the interpreter needs an older NumPy, and torch's build for the CPU.
+GPU_VENV := .venv-gpu
+$(GPU_VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(GPU_VENV)
+	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable . \
+	  "torch==2.13.0" --extra-index-url https://download.pytorch.org/whl/cpu "triton==3.6.0" "numpy<2.4" pytest pyarrow
+	@touch $@
+
+test-gpu-interpreter: $(GPU_VENV)/.installed
+	TRITON_INTERPRET=1 $(GPU_VENV)/bin/python -m pytest -p no:randomly tests/gpu
+	$(GPU_VENV)/bin/python -m pytest -p no:randomly tests/gpu/test_cross_compilation.py
 
 check: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff check .
@@ -66,6 +98,7 @@ bench: $(VENV)/.installed-bench
 	$(RUN) -m benchmarks.vision
 	$(RUN) -m benchmarks.defaults
 	$(RUN) -m benchmarks.import_time
+	$(RUN) -m benchmarks.service
 
 clean:
-	rm -rf $(VENV) .versions demo .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(GPU_VENV) .versions demo .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

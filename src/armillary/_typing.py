@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +13,6 @@ FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
 IntArray: TypeAlias = npt.NDArray[np.integer[Any]]
 ArrayLike: TypeAlias = npt.ArrayLike
 RandomState: TypeAlias = "int | np.random.Generator | np.random.RandomState | None"
-
-
-class SparseRows(Protocol):
-    """What is asked of a CSR matrix: SciPy's `csr_array` and `csr_matrix` both have it."""
-
-    data: FloatArray
-    indices: IntArray
-    indptr: IntArray
-    shape: tuple[int, int]
 
 
 Callback: TypeAlias = "Callable[[Any], object]"

@@ -14,6 +14,25 @@ class InputError(ArmillaryError, ValueError):
     """The rows, weights or labels given cannot be used."""
 
 
+class RowError(InputError):
+    """One row cannot be used; `row` is its number, so that nobody has to read it from the sentence."""
+
+    def __init__(self, row: int, what: str, rest: str, place: str = "") -> None:
+        super().__init__(f"Row {row} of {what}{f' ({place})' if place else ''} {rest}")
+        self.row, self.what, self.rest, self.place = row, what, rest, place
+
+    def __reduce__(self) -> tuple[type[RowError], tuple[int, str, str, str]]:
+        return type(self), (self.row, self.what, self.rest, self.place)
+
+    def moved(self, n_rows: int) -> RowError:
+        """The same of rows that are counted from `n_rows` before."""
+        return type(self)(self.row + n_rows, self.what, self.rest, self.place)
+
+    def at(self, place: str) -> RowError:
+        """The same with the place of the row in words."""
+        return type(self)(self.row, self.what, self.rest, place)
+
+
 class InputTypeError(InputError, TypeError):
     """The values given are of a type that holds no real numbers."""
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from armillary.exceptions import InputError, InputTypeError
+from armillary.exceptions import InputError, InputTypeError, RowError
 
 Csr = sp.csr_array | sp.csr_matrix
 
@@ -155,10 +155,8 @@ def _refuse_outside(indices: npt.NDArray[Any], pointers: npt.NDArray[Any], n_col
         return
     bad = int(((indices < 0) | (indices >= n_columns)).argmax())
     row = int(np.searchsorted(pointers, bad, side="right")) - 1
-    raise InputError(
-        f"Row {row} of {what} names column {indices[bad]}; {who} got a matrix whose columns go from 0 to "
-        f"{n_columns - 1}. Give the matrix its true shape."
-    )
+    rule = f"names column {indices[bad]}; {who} got a matrix whose columns go from 0 to {n_columns - 1}."
+    raise RowError(row, what, f"{rule} Give the matrix its true shape.")
 
 
 def _tidy(csr: Csr) -> Csr:
@@ -179,27 +177,12 @@ def _made(csr: Csr, data: npt.NDArray[Any], indices: npt.NDArray[Any], pointers:
 
 
 def _distinct(csr: Csr) -> Csr:
-    """The matrix with entries of one place added up; itself where each place is named once, in any order."""
-    fresh = _made(csr, csr.data[: csr.indptr[-1]], csr.indices[: csr.indptr[-1]], csr.indptr)
-    if not _has_duplicates(fresh):
-        # a flag that says "sorted" is false here, and SciPy would believe it
-        return fresh if csr.has_sorted_indices or csr.has_canonical_format else _tidy(csr)
-    # duplicate entries would count twice in norms; the caller's matrix is not changed
-    summed = fresh.copy()
-    summed.sum_duplicates()
-    return summed
-
-
-def _has_duplicates(csr: Csr) -> bool:
-    """Whether a row names a column twice. Looks at a block at a time: unsorted rows are common and need no copy."""
-    step = max(1, _BLOCK_VALUES * csr.shape[0] // max(1, csr.nnz))
-    for start in range(0, csr.shape[0], step):
-        block = csr[start : start + step].copy()
-        n_stored = block.nnz
-        block.sum_duplicates()
-        if block.nnz < n_stored:
-            return True
-    return False
+    """A copy with columns in order and entries of one place added up: what is summed in the order stored then has the
+    bits of dense rows. Whether a place is named twice is not known before columns are sorted, so nothing is spared.
+    """
+    fresh = _made(csr, csr.data[: csr.indptr[-1]], csr.indices[: csr.indptr[-1]], csr.indptr).copy()
+    fresh.sum_duplicates()
+    return fresh
 
 
 # ------------------------------------------------------------------------------------------------------ other forms

@@ -1,7 +1,11 @@
 """The gate: everything a user passes in is checked here, and rows become unit vectors here.
 
 A row's result never depends on the other rows: a row whose norm is 1 to within `UNIT_TOLERANCE` is left
-untouched, any other row is divided by its float64 norm.
+untouched, any other row is divided by its norm. A norm has one definition, and so the same bits for dense rows in any
+memory layout, CSR, memory maps and chunks, on every processor: the root of one float64 sum of squares in column order,
+no multiply-add fused. Zeros add nothing to it, so stored and left out ones are alike. Where that sum leaves
+`_PLAIN_SQUARES` the row is multiplied by a power of two first. float16 and small integers are the float32 rows of the
+same values.
 """
 
 from __future__ import annotations
@@ -9,15 +13,16 @@ from __future__ import annotations
 import math
 import numbers
 import os
+import warnings
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from armillary._typing import Float64Array, FloatArray
-from armillary.exceptions import InputError, InputTypeError, ParameterError
+from armillary.exceptions import InputError, InputTypeError, ParameterError, RowError
 from armillary.sparse_structure import checked_csr
 
 # |norm - 1| up to this is "already normalised". Float32 rows normalised by other libraries are off by a few
@@ -27,9 +32,9 @@ UNIT_TOLERANCE = {np.dtype(np.float32): 2e-6, np.dtype(np.float64): 1e-12}
 # Values and rows looked at together: bounds the scratch memory of the gate, and keeps it in the cache.
 _BLOCK_VALUES = 1 << 18
 _BLOCK_ROWS = 1 << 14
-# Up to this many columns, one product of all squares with ones beats a dot product per row (measured 5x at D=3).
+# Up to this many columns, a sum column by column beats running sums along each row.
 _FEW_COLUMNS = 16
-# Squared norms between which sparse rows are squared as they are: bits are those of rows that are scaled first.
+# Squared norms between which rows are squared as they are.
 _PLAIN_SQUARES = (2.0**-800, 2.0**800)
 # Weights whose sums float64 carries, and the products of sums with rows and logarithms too.
 LEAST_WEIGHT, MOST_WEIGHT = 2.0**-900, 2.0**900
@@ -42,8 +47,6 @@ Rows = np.ndarray[Any, np.dtype[Any]] | sp.csr_array | sp.csr_matrix
 _MOST_INTEGER = 2**63 - 1
 # More numbers than this fit into no memory.
 _MOST_NUMBERS = 10**15
-# A quick look at rows (n, D): True if all norms are surely 1 to within a tolerance, False if that is not sure.
-FirstLook = Callable[[np.ndarray[Any, np.dtype[Any]], float], bool]
 
 
 # ---------------------------------------------------------------------------------------------------- rows
@@ -58,7 +61,13 @@ def as_matrix(X: Any, who: str, expected_features: int | None = None, what: str 
         matrix: Rows = _as_csr(X, who, what)
     else:
         matrix = _as_array(X, who, what)
-    n_rows, n_features = matrix.shape
+    check_shape(matrix.shape, who, expected_features, what)
+    return matrix
+
+
+def check_shape(shape: tuple[int, ...], who: str, expected_features: int | None = None, what: str = "X") -> None:
+    """Refuse sets of vectors without rows, with one column, or with others than the model was fitted on."""
+    n_rows, n_features = shape
     if expected_features is not None and n_features != expected_features:
         raise InputError(
             f"X has {n_features} features, but {who} is expecting {expected_features} features as input, as in its "
@@ -66,27 +75,30 @@ def as_matrix(X: Any, who: str, expected_features: int | None = None, what: str 
         )
     if n_rows == 0:
         raise InputError(
-            f"{what} of {who} must have at least one row; got 0 sample(s) (shape={matrix.shape}) "
+            f"{what} of {who} must have at least one row; got 0 sample(s) (shape={shape}) "
             "while a minimum of 1 is required. Check the filter that made it."
         )
     if n_features < 2:
         raise InputError(
-            f"{what} of {who} must have at least 2 columns; got {n_features} feature(s) (shape={matrix.shape}) "
+            f"{what} of {who} must have at least 2 columns; got {n_features} feature(s) (shape={shape}) "
             "while a minimum of 2 is required. Unit vectors in one dimension are only signs."
         )
-    return matrix
 
 
-def has_nan(matrix: Rows) -> npt.NDArray[np.bool_]:
-    """Which rows (n,) have a NaN."""
-    if isinstance(matrix, np.ndarray):
-        if matrix.dtype.kind != "f":
-            return np.zeros(len(matrix), dtype=np.bool_)
-        return np.asarray(np.isnan(matrix).any(axis=1))
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    found = np.zeros(matrix.shape[0], dtype=np.bool_)
-    found[rows[np.isnan(matrix.data)]] = True
-    return found
+def has_direction(matrix: Rows) -> npt.NDArray[np.bool_]:
+    """Which rows (n,) of what `as_matrix` returns are finite and not all zero: those that models can take."""
+    if not isinstance(matrix, np.ndarray):
+        largest = _largest_values(matrix)
+    elif matrix.dtype.kind != "f":
+        return np.asarray((matrix != 0).any(axis=1))
+    elif matrix.shape[1] <= _FEW_COLUMNS:
+        largest = np.abs(matrix[:, 0])
+        for column in range(1, matrix.shape[1]):
+            np.maximum(largest, np.abs(matrix[:, column]), out=largest)
+    else:
+        # the largest magnitude of a row is NaN, inf or 0 where it has no direction; no copy of all rows is made
+        largest = np.maximum(matrix.max(axis=1), -matrix.min(axis=1))
+    return np.asarray(np.isfinite(largest) & (largest > 0))
 
 
 def computing_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -108,7 +120,7 @@ def _as_array(X: Any, who: str, what: str) -> npt.NDArray[Any]:
         ) from error
     kind = array.dtype.kind
     if kind == "O":
-        array = _from_objects(array, who, what)
+        array = _from_objects(_unfolded(array, who, what), who, what)
     elif kind in "UST":
         raise InputTypeError(
             f"{what} of {who} must hold real numbers; got strings (dtype {array.dtype}). "
@@ -119,7 +131,7 @@ def _as_array(X: Any, who: str, what: str) -> npt.NDArray[Any]:
     if array.ndim != 2:
         raise InputError(
             f"{what} of {who} must be a 2-D array, one row per vector; got {array.ndim}-D of shape {array.shape}. "
-            "Reshape your data: X.reshape(1, -1) if it is a single vector."
+            f"{_advice(array.shape)}"
         )
     if type(array) is np.ndarray:
         return array
@@ -131,6 +143,60 @@ def _as_array(X: Any, who: str, what: str) -> npt.NDArray[Any]:
         )
     # other kinds of array, such as numpy.matrix, have rules of their own for slices and products
     return array if isinstance(array, np.memmap) else np.asarray(array)
+
+
+def _advice(shape: tuple[int, ...]) -> str:
+    """What to do with an array that has not two axes."""
+    if len(shape) < 3:
+        return "Reshape your data: X.reshape(1, -1) if it is a single vector."
+    if shape[-1] == 3:
+        return "Reshape your data: X.reshape(-1, 3) makes a row of each pixel or point."
+    means = "X.mean(axis=1) is the mean of each text's tokens" if len(shape) == 3 else "average the inner axes first"
+    return (
+        f"Reshape your data: X.reshape(-1, {shape[-1]}) makes a row of each vector, X.reshape(len(X), -1) one of all "
+        f"numbers of an item, and {means}."
+    )
+
+
+def _unfolded(array: npt.NDArray[Any], who: str, what: str) -> npt.NDArray[Any]:
+    """A column of lists, as tables have it, as the rows that it holds; other objects as they are."""
+    if array.ndim != 1 and array.shape[1:] != (1,):
+        return array
+    flat = array.ravel()
+    if not len(flat) or not _is_vector(flat[0]):
+        return array
+    lengths = np.array([_length(item) if _is_vector(item) else -1 for item in flat])
+    odd = np.flatnonzero(lengths != lengths[0])
+    if odd.size:
+        came = f"{lengths[odd[0]]} numbers" if lengths[odd[0]] >= 0 else repr(flat[odd[0]])[:40]
+        raise InputError(
+            f"{what} of {who} must have vectors of one length; row 0 has {lengths[0]} numbers and row {odd[0]} has "
+            f"{came}. Drop or fill such rows."
+        )
+    try:
+        return np.array([np.asarray(item) for item in flat])
+    except (TypeError, ValueError):  # deeper lists of several lengths: the next look has a sentence
+        return array
+
+
+def is_vector_column(X: Any) -> bool:
+    """Whether X is a column of lists or arrays, as tables have it: one axis, or a frame of one column."""
+    shape = getattr(X, "shape", None)
+    if not isinstance(shape, tuple) or not shape or (len(shape) != 1 and shape[1:] != (1,)) or sp.issparse(X):
+        return False
+    first = np.asanyarray(X[:1])
+    if first.ndim > len(shape):
+        return True
+    return first.dtype.kind == "O" and first.size > 0 and _is_vector(first.ravel()[0])
+
+
+def n_columns(X: Any, who: str) -> int:
+    """How many features X has, where each item of it may be a vector."""
+    return int(as_matrix(X[:1], who).shape[1]) if is_vector_column(X) else int(X.shape[1])
+
+
+def _is_vector(item: Any) -> bool:
+    return isinstance(item, list | tuple | np.ndarray) or (hasattr(item, "to_numpy") and hasattr(item, "__len__"))
 
 
 def _length(row: Any) -> int:
@@ -174,11 +240,6 @@ def _as_csr(X: Any, who: str, what: str) -> sp.csr_array | sp.csr_matrix:
     return checked_csr(X, who, what)
 
 
-def _csr_blocks(csr: sp.csr_array | sp.csr_matrix) -> list[tuple[int, int]]:
-    """Row ranges of about `_BLOCK_VALUES` stored values each."""
-    return row_blocks((csr.shape[0], -(-csr.nnz // max(1, csr.shape[0]))))
-
-
 def _refuse_kind(dtype: np.dtype[Any], who: str, what: str) -> None:
     if dtype.kind == "c":
         raise InputTypeError(
@@ -189,6 +250,21 @@ def _refuse_kind(dtype: np.dtype[Any], who: str, what: str) -> None:
         raise InputTypeError(f"{what} of {who} must hold real numbers; got dtype {dtype}. Convert it to floats first.")
 
 
+class Gauge(NamedTuple):
+    """Sums of squares of rows, as the norm defines them. `GAUGE` is in NumPy; kernels have a quicker one, equal to the
+    bit. Rows are C-contiguous, float32 or float64.
+    """
+
+    # True if all norms of rows (n, D) are surely 1 to within a tolerance, False if that is not sure
+    are_unit: Callable[[npt.NDArray[Any], float], bool]
+    # (n,) sums of squares of dense rows (n, D)
+    squares: Callable[[npt.NDArray[Any]], Float64Array]
+    # (n,) sums of squares of CSR rows, given by their values and n + 1 pointers into these
+    csr_squares: Callable[[npt.NDArray[Any], npt.NDArray[Any]], Float64Array]
+    # rows (n, D) of float16 or bytes as unit float32 rows, in one go; None where it cannot, or a row has no direction
+    narrow: Callable[[npt.NDArray[Any], float], FloatArray | None] | None = None
+
+
 def unit_rows(X: Any, who: str, what: str = "X") -> Rows:
     """X as unit rows: a C-contiguous float32 or float64 array, or a CSR matrix with such data.
 
@@ -197,28 +273,40 @@ def unit_rows(X: Any, who: str, what: str = "X") -> Rows:
     return unit_matrix(as_matrix(X, who, what=what), who, what)
 
 
-def unit_matrix(matrix: Rows, who: str, what: str = "X", look: FirstLook | None = None) -> Rows:
+def unit_matrix(matrix: Rows, who: str, what: str = "X", gauge: Gauge | None = None) -> Rows:
     """`unit_rows` of what `as_matrix` returned."""
+    gauge = gauge or GAUGE
     if not isinstance(matrix, np.ndarray):
-        return _unit_csr(matrix, who, what)
-    if is_unit(matrix, who, what, look):
+        return _unit_csr(matrix, who, what, gauge)
+    if _is_ready(matrix) and gauge.are_unit(np.asarray(matrix), UNIT_TOLERANCE[matrix.dtype]):
         return np.asarray(matrix)
-    unit = np.empty(matrix.shape, dtype=computing_dtype(matrix.dtype))
+    unit: npt.NDArray[Any] | None = None
     for start, stop in row_blocks(matrix.shape):
-        unit[start:stop] = unit_block(matrix[start:stop], start, who, what)
-    return unit
+        rows = np.asarray(matrix[start:stop])
+        block = unit_block(rows, start, who, what, gauge)
+        if unit is None:
+            if _is_ready(matrix) and np.shares_memory(block, rows):
+                continue
+            unit = np.empty(matrix.shape, dtype=computing_dtype(matrix.dtype))
+            unit[:start] = matrix[:start]
+        unit[start:stop] = block
+    return np.asarray(matrix) if unit is None else unit
 
 
-def is_unit(array: npt.NDArray[Any], who: str, what: str = "X", look: FirstLook | None = None) -> bool:
+def is_unit(array: npt.NDArray[Any], who: str, what: str = "X", gauge: Gauge | None = None) -> bool:
     """Whether the rows are already what the kernels take; rows that have no direction are refused on the way."""
-    is_ready = array.dtype in UNIT_TOLERANCE and array.dtype.isnative and array.flags.c_contiguous
-    if look is not None and is_ready and look(np.asarray(array), UNIT_TOLERANCE[array.dtype]):
+    gauge = gauge or GAUGE
+    is_ready = _is_ready(array)
+    if is_ready and gauge.are_unit(np.asarray(array), UNIT_TOLERANCE[array.dtype]):
         return True
     for start, stop in row_blocks(array.shape):
         rows = np.asarray(array[start:stop])
-        if not (is_ready and _are_all_unit(_squared_norms(rows), UNIT_TOLERANCE[rows.dtype])):
-            is_ready &= np.shares_memory(unit_block(rows, start, who, what), rows)
+        is_ready &= np.shares_memory(unit_block(rows, start, who, what, gauge), rows)
     return is_ready
+
+
+def _is_ready(array: npt.NDArray[Any]) -> bool:
+    return array.dtype in UNIT_TOLERANCE and array.dtype.isnative and array.flags.c_contiguous
 
 
 def row_blocks(shape: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -227,25 +315,42 @@ def row_blocks(shape: tuple[int, ...]) -> list[tuple[int, int]]:
     return [(start, min(start + step, shape[0])) for start in range(0, shape[0], step)]
 
 
-def unit_block(block: npt.NDArray[Any], first_row: int, who: str, what: str = "X") -> FloatArray:
+def unit_block(
+    block: npt.NDArray[Any], first_row: int, who: str, what: str = "X", gauge: Gauge | None = None
+) -> FloatArray:
     """Rows `first_row, first_row + 1, ...` as C-contiguous unit rows; a view where nothing had to change."""
+    gauge = gauge or GAUGE
+    if gauge.narrow is not None and block.dtype.itemsize <= 2:
+        unit = gauge.narrow(block, UNIT_TOLERANCE[np.dtype(np.float32)])
+        if unit is not None:
+            return unit
     rows = _converted(block)
     tolerance = UNIT_TOLERANCE[rows.dtype]
-    squares = _squared_norms(rows)
-    if _are_all_unit(squares, tolerance):
+    if gauge.are_unit(rows, tolerance):
         return rows.view()
-    doubtful = np.flatnonzero(~(np.abs(squares - 1.0) <= tolerance))
-    largest = _widened(np.abs(rows[doubtful]).max(axis=1))
-    _refuse_rows(largest, first_row + doubtful, who, what)
-    factors = safe_factors(largest)
-    scaled = rows[doubtful] * factors[:, None]
-    norms = np.sqrt(np.vecdot(scaled, scaled))
-    off = np.abs(norms - factors) > tolerance * factors
-    if not off.any():
+    squares = gauge.squares(rows)
+    factors = np.ones(len(rows))
+    odd = np.flatnonzero(~_are_plain(squares))
+    if odd.size:
+        largest = _widened(np.abs(rows[odd]).max(axis=1))
+        refuse_rows(largest, first_row + odd, who, what)
+        factors[odd] = safe_factors(largest)
+        squares[odd] = gauge.squares(rows[odd] * factors[odd, None])
+    norms = np.sqrt(squares)
+    is_off = np.abs(norms - factors) > tolerance * factors
+    if not is_off.any():
         return rows.view()
-    unit = rows.copy()
-    unit[doubtful[off]] = scaled[off] / norms[off, None]
+    norms[~is_off] = factors[~is_off] = 1.0
+    unit = np.empty_like(rows)
+    scaled = rows * factors[:, None] if odd.size else rows
+    # in float64, rounded once; rows divided by 1 keep their bits
+    np.divide(scaled, norms[:, None], out=unit, casting="same_kind")
     return unit
+
+
+def _are_plain(squares: Float64Array) -> npt.NDArray[np.bool_]:
+    """Which sums of squares neither overflowed nor vanished: a NaN did."""
+    return (squares > _PLAIN_SQUARES[0]) & (squares < _PLAIN_SQUARES[1])
 
 
 def _converted(block: npt.NDArray[Any]) -> FloatArray:
@@ -257,18 +362,64 @@ def _converted(block: npt.NDArray[Any]) -> FloatArray:
         return np.ascontiguousarray(block, dtype=dtype)
 
 
-def _are_all_unit(squares: FloatArray, tolerance: float) -> bool:
-    """Whether squared norms (n,) are all 1 to within the tolerance: a NaN is not."""
-    # the two ends take two thirds of the time of the largest distance from 1
-    return bool(squares.max(initial=1.0) - 1.0 <= tolerance and 1.0 - squares.min(initial=1.0) <= tolerance)
+def is_sure(n_features: int, tolerance: float) -> bool:
+    """Whether a float64 sum of so many squares, in any order and fused or not, tells unit rows from others.
+
+    It and the norm's own sum are each off by at most (D + 2) 2^-53 of a number near 1. A sum within the tolerance of 1
+    leaves the norm half of it: what is left to rounding.
+    """
+    return (n_features + 2) * 2.0**-51 <= tolerance
 
 
-def _squared_norms(rows: FloatArray) -> FloatArray:
-    """Squared norms in the rows' own precision: a fast first look."""
+def _are_surely_unit(rows: npt.NDArray[Any], tolerance: float) -> bool:
+    if not is_sure(rows.shape[1], tolerance):
+        return False
+    for start, stop in row_blocks(rows.shape):
+        wide = _widened(rows[start:stop])
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            squares = np.vecdot(wide, wide) if rows.shape[1] > _FEW_COLUMNS else column_squares(wide)
+        # written so that NaN is not unit; the two ends take two thirds of the time of the largest distance from 1
+        if not (squares.max(initial=1.0) - 1.0 <= tolerance and 1.0 - squares.min(initial=1.0) <= tolerance):
+            return False
+    return True
+
+
+def column_squares(rows: npt.NDArray[Any]) -> Float64Array:
+    """Sums of squares (n,) of dense rows (n, D), in float64 and in column order."""
+    n_rows, n_features = rows.shape
+    squares = np.zeros(n_rows)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        if rows.shape[1] > _FEW_COLUMNS:
-            return np.vecdot(rows, rows)
-        return np.square(rows) @ np.ones(rows.shape[1], rows.dtype)
+        if n_features <= _FEW_COLUMNS:
+            for column in range(n_features):
+                values = _widened(rows[:, column])
+                squares += values * values
+            return squares
+        for start, stop in row_blocks(rows.shape):
+            table = np.square(_widened(rows[start:stop]))
+            # running sums go from column to column; `sum` pairs them as it likes
+            squares[start:stop] = np.add.accumulate(table, axis=1, out=table)[:, -1]
+    return squares
+
+
+def stored_squares(values: npt.NDArray[Any], pointers: npt.NDArray[Any]) -> Float64Array:
+    """Sums of squares (n,) of CSR rows, in float64 and in the order stored."""
+    lengths = np.diff(pointers)
+    squares = np.zeros(len(lengths))
+    order = np.argsort(lengths, kind="stable")
+    last = len(order)
+    while last > 0 and lengths[order[last - 1]] > 0:
+        # rows of about one length as a table: zeros behind the last entry add nothing
+        width = int(lengths[order[last - 1]])
+        some = order[max(0, last - max(1, _BLOCK_VALUES // width)) : last]
+        inside = np.arange(width) < lengths[some, None]
+        table = np.zeros((len(some), width))
+        table[inside] = _widened(values[(pointers[some, None] + np.arange(width))[inside]])
+        squares[some] = column_squares(table)
+        last -= len(some)
+    return squares
+
+
+GAUGE = Gauge(_are_surely_unit, column_squares, stored_squares)
 
 
 def safe_factors(largest: Float64Array) -> Float64Array:
@@ -279,41 +430,55 @@ def safe_factors(largest: Float64Array) -> Float64Array:
     return np.ldexp(1.0, -np.clip(np.frexp(largest)[1], -1000, 1000))
 
 
-def _refuse_rows(largest: Float64Array, row_numbers: npt.NDArray[np.int64], who: str, what: str) -> None:
+def refuse_rows(largest: Float64Array, row_numbers: npt.NDArray[np.int64], who: str, what: str) -> None:
     """Refuse rows by their largest absolute value: NaN, inf and 0 have no direction."""
     bad = np.flatnonzero(~np.isfinite(largest))
     if bad.size:
         found = "NaN" if np.isnan(largest[bad[0]]) else "inf"
-        raise InputError(
-            f"Row {row_numbers[bad[0]]} of {what} contains {found}; {who} needs finite numbers (no NaN, no inf). "
-            "Drop or impute such rows."
-        )
+        rule = f"contains {found}; {who} needs finite numbers (no NaN, no inf). Drop or impute such rows."
+        raise RowError(int(row_numbers[bad[0]]), what, rule)
     bad = np.flatnonzero(largest == 0.0)
     if bad.size:
-        raise InputError(
-            f"Row {row_numbers[bad[0]]} of {what} has norm 0 and no direction; {who} takes rows as directions. "
-            "Drop such rows before fitting."
-        )
+        rule = f"has norm 0 and no direction; {who} takes rows as directions. Drop such rows before fitting."
+        raise RowError(int(row_numbers[bad[0]]), what, rule)
 
 
-def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str, what: str) -> sp.csr_array | sp.csr_matrix:
+def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str, what: str, gauge: Gauge) -> sp.csr_array | sp.csr_matrix:
     dtype = computing_dtype(matrix.dtype)
+    values = matrix.data if matrix.dtype in UNIT_TOLERANCE else _converted(matrix.data)
     indptr, n_rows = matrix.indptr, matrix.shape[0]
-    lengths = indptr[1:] - indptr[:-1]
-    norms, factors = np.empty(n_rows), np.ones(n_rows)
-    for start, stop in _csr_blocks(matrix):
-        first, last = indptr[start], indptr[stop]
-        values = _widened(matrix.data[first:last])
-        starts = indptr[start:stop] - first
-        if not _norms_of_plain_rows(values, starts, last - first, norms[start:stop]):
-            part = slice(start, stop)
-            norms[part], factors[part] = _scaled_norms(values, starts, lengths[part], start, who, what)
+    lengths = np.diff(indptr)
+    squares, factors = gauge.csr_squares(values, indptr), np.ones(n_rows)
+    are_plain = _are_plain(squares)
+    if not are_plain.all():
+        odd = np.flatnonzero(~are_plain)
+        some = type(matrix)((values, matrix.indices, indptr), shape=matrix.shape)[odd]
+        largest = _largest_values(some)
+        refuse_rows(largest, odd, who, what)
+        factors[odd] = safe_factors(largest)
+        squares[odd] = gauge.csr_squares(
+            _widened(some.data) * np.repeat(factors[odd], np.diff(some.indptr)), some.indptr
+        )
+    norms = np.sqrt(squares)
     is_off = np.abs(norms - factors) > UNIT_TOLERANCE[dtype] * factors
     if not is_off.any() and dtype == matrix.dtype:
         return matrix
     norms[~is_off] = factors[~is_off] = 1.0
-    data = matrix.data / np.repeat(norms, lengths) if (factors == 1.0).all() else _scaled(matrix, factors, norms)
-    return type(matrix)((data.astype(dtype, copy=False), matrix.indices, indptr), shape=matrix.shape)
+    scaled = values if (factors == 1.0).all() else values * np.repeat(factors, lengths)
+    data = np.empty(len(values), dtype)
+    np.divide(scaled, np.repeat(norms, lengths), out=data, casting="same_kind")
+    return type(matrix)((data, matrix.indices, indptr), shape=matrix.shape)
+
+
+def _largest_values(matrix: Any) -> Float64Array:
+    """The largest absolute value (n,) of each row of a CSR matrix; 0 where it stores none."""
+    lengths = np.diff(matrix.indptr)
+    largest = np.zeros(len(lengths))
+    is_filled = lengths > 0
+    if is_filled.any():
+        # reduceat from the starts of non-empty rows: each segment then is one row
+        largest[is_filled] = np.maximum.reduceat(np.abs(_widened(matrix.data)), matrix.indptr[:-1][is_filled])
+    return largest
 
 
 def _widened(values: npt.NDArray[Any]) -> Float64Array:
@@ -321,39 +486,6 @@ def _widened(values: npt.NDArray[Any]) -> Float64Array:
         return values
     with np.errstate(over="ignore", invalid="ignore"):
         return values.astype(np.float64)
-
-
-def _norms_of_plain_rows(values: Float64Array, starts: npt.NDArray[Any], n_values: int, norms: Float64Array) -> bool:
-    """Write the norms of rows whose squares neither overflow nor vanish, and say whether all are such."""
-    if n_values == 0 or starts[-1] == n_values or (starts[1:] == starts[:-1]).any():
-        return False  # rows without entries
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        squares = np.add.reduceat(values * values, starts)
-    np.sqrt(squares, out=norms)
-    # written so that NaN is not plain. What vanishes beside such squares is below their rounding by far
-    return bool(squares.min() > _PLAIN_SQUARES[0] and squares.max() < _PLAIN_SQUARES[1])
-
-
-def _scaled_norms(
-    values: Float64Array, starts: npt.NDArray[Any], lengths: npt.NDArray[Any], first_row: int, who: str, what: str
-) -> tuple[Float64Array, Float64Array]:
-    """Norms of rows times powers of two, and these powers; rows that have no direction are refused."""
-    largest = np.zeros(len(lengths))
-    is_filled = lengths > 0
-    if is_filled.any():
-        # reduceat from the starts of non-empty rows: each segment then is one row
-        largest[is_filled] = np.maximum.reduceat(np.abs(values), starts[is_filled])
-    _refuse_rows(largest, first_row + np.arange(len(lengths)), who, what)
-    factors = safe_factors(largest)
-    scaled = values * np.repeat(factors, lengths)
-    return np.sqrt(np.add.reduceat(scaled * scaled, starts)), factors
-
-
-def _scaled(matrix: Any, factors: Float64Array, norms: Float64Array) -> Float64Array:
-    """The values of a CSR matrix, by the factor of their row and then by its norm."""
-    lengths = np.diff(matrix.indptr)
-    scaled: Float64Array = matrix.data * np.repeat(factors, lengths)
-    return scaled / np.repeat(norms, lengths)
 
 
 def check_sample_weight(
@@ -443,19 +575,33 @@ def check_number(value: Any, name: str, who: str, *, low: float, high: float = m
 
 
 def check_positive(
-    value: Any, name: str, who: str, *, low: float = 0.0, is_finite: bool = False, hint: str = ""
+    value: Any,
+    name: str,
+    who: str,
+    *,
+    low: float = 0.0,
+    high: float = math.inf,
+    is_finite: bool = False,
+    hint: str = "",
 ) -> float:
-    """A number from `low` (if that is 0, above it) to infinity, which is allowed unless it must be finite."""
+    """A number from `low` (if that is 0, above it) to `high`; infinity is allowed unless it must be finite."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     is_held = is_number and (fits_float(value) or (value == math.inf and not is_finite))  # by a float
-    if is_held and (value >= low if low else value > 0.0):
+    if is_held and (value >= low if low else value > 0.0) and value <= high:
         return float(value)
-    rule = f"{f'[{low:g}' if low else '(0'}, inf{')' if is_finite else ']'}"
+    rule = f"{f'[{low:g}' if low else '(0'}, {high:g}{')' if is_finite and high == math.inf else ']'}"
     raise ParameterError(f"`{name}` of {who} must be a number in {rule}; got {value!r}.{' ' + hint if hint else ''}")
 
 
+# Of R R' - 1: poses that were recorded in float32, or with two digits, are no worse.
+_FEW_DIGITS = 1e-2
+
+
 def check_rotation(value: Any, n_features: int, who: str) -> Float64Array | None:
-    """A proper rotation (D, D), or None."""
+    """A proper rotation (D, D), or None; one that was recorded with few digits is replaced by the nearest, with a note.
+
+    Nearest is U V' of R = U S V': the rotation with the least sum of squared differences.
+    """
     if value is None:
         return None
     rule = f"`rotation` of {who} must be a rotation matrix of shape ({n_features}, {n_features})"
@@ -469,11 +615,19 @@ def check_rotation(value: Any, n_features: int, who: str) -> Float64Array | None
     if not np.isfinite(rotation).all():
         raise InputError(f"{rule}; got one with NaN or inf. {way_out}")
     error = float(np.abs(rotation @ rotation.T - np.eye(n_features)).max())
-    if error > 1e-6:
+    if error > _FEW_DIGITS:
         raise InputError(f"{rule}; got one whose R R' differs from 1 by {error:.2g}. {way_out}")
     if np.linalg.det(rotation) < 0.0:
         raise InputError(f"{rule}; got a reflection, of determinant -1. {way_out}")
-    return rotation
+    if error <= 1e-6:
+        return rotation
+    warnings.warn(
+        f"`rotation` of {who} has few digits: R R' differs from 1 by {error:.2g}. The nearest rotation is taken.",
+        UserWarning,
+        stacklevel=3,
+    )
+    left, _, right = np.linalg.svd(rotation)
+    return np.asarray(left @ right)
 
 
 def check_angle(value: Any, name: str, who: str) -> float:

@@ -40,7 +40,7 @@ def make_dp_vmf_means() -> tuple[armillary.DPvMFMeans, np.ndarray]:
 def make_ddp_vmf_means() -> tuple[armillary.DDPvMFMeans, np.ndarray]:
     """The model in mid-stream, with clusters seen, away and dead, and the rows of the next step."""
     model = armillary.DDPvMFMeans(
-        0.9, drift_concentration=1e4, max_unseen_steps=4, allow_missing=True, max_history=6, n_threads=1
+        0.9, drift_concentration=1e4, max_unseen_steps=4, missing="flag", max_history=6, n_threads=1
     )
     rows = three_bundles(60, seed=0)
     rows[5] = np.nan
@@ -66,8 +66,7 @@ def expected_of(model: Any, rows: np.ndarray) -> dict[str, Any]:
 def after_another_step(model: Any, rows: np.ndarray) -> dict[str, Any]:
     """What the model says when the rows are its next batch."""
     model.partial_fit(rows)
-    directions = model.memory_directions_ if hasattr(model, "memory_directions_") else model.cluster_centers_
-    return {"labels_": model.labels_.tolist(), "directions": directions.tolist()}
+    return {"labels_": model.labels_.tolist(), "directions": model.cluster_centers_.tolist()}
 
 
 def write(name: str, model: Any, rows: np.ndarray) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 
 import numpy as np
 import pytest
 
 from armillary import (
+    AutoClusterer,
     BayesianVonMisesFisherMixture,
     DDPvMFMeans,
     DirichletProcessMixture,
     DPvMFMeans,
+    GibbsVonMisesFisherMixture,
     HierarchicalVonMisesFisherMixture,
     Links,
     MultinomialMixture,
@@ -32,6 +35,7 @@ X = np.eye(3)[np.arange(30) % 3] + 0.1 * np.random.default_rng(0).standard_norma
 COUNTS = np.round(9.0 * np.abs(X))
 SMALL = {"random_state": 0, "n_threads": 1}
 MAKERS = {
+    "auto": lambda: AutoClusterer(outliers="auto", **SMALL).fit(X),
     "kmeans": lambda: SphericalKMeans(3, **SMALL).fit(X),
     "dp": lambda: DPvMFMeans(**SMALL).fit(X),
     "ddp": lambda: DDPvMFMeans(n_threads=1).fit(X).partial_fit(X[::3]),
@@ -39,12 +43,12 @@ MAKERS = {
     "soft": lambda: SoftKMeans(3, **SMALL).fit(X),
     "multinomial": lambda: MultinomialMixture(3, **SMALL).fit(COUNTS),
     "bayes": lambda: BayesianVonMisesFisherMixture(3, max_iter=5, **SMALL).fit(X),
-    "gibbs": lambda: BayesianVonMisesFisherMixture(3, inference="gibbs", n_samples=4, n_burn_in=1, **SMALL).fit(X),
+    "gibbs": lambda: GibbsVonMisesFisherMixture(3, n_draws=4, n_burn_in=1, **SMALL).fit(X),
     "tree": lambda: HierarchicalVonMisesFisherMixture(parents=[-1, 0, 0, 1, 1], max_iter=5, **SMALL).fit(X),
     "time": lambda: TemporalVonMisesFisherMixture(3, max_iter=5, **SMALL).fit(X, times=np.arange(30) // 10),
     "links": lambda: Links(0.3, 0.9).fit(X),
-    "tgmm": lambda: DirichletProcessMixture(n_samples=4, n_burn_in=0, sampler="crp", **SMALL).fit(X),
-    "dpvmf": lambda: DirichletProcessMixture("vmf", n_samples=2, n_burn_in=0, sampler="crp", **SMALL).fit(X),
+    "tgmm": lambda: DirichletProcessMixture(n_draws=4, n_burn_in=0, sampler="crp", **SMALL).fit(X),
+    "dpvmf": lambda: DirichletProcessMixture("vmf", n_draws=2, n_burn_in=0, sampler="crp", **SMALL).fit(X),
 }
 
 
@@ -58,15 +62,25 @@ def path(tmp_path):
     return tmp_path / "model.safetensors"
 
 
+def state_of(model):
+    """The names of the saved state of this model."""
+    return {field.name for field in schema.MODELS[type(model).__name__].state}
+
+
 def signed(model, path, **changes):
-    """A file of this model with some fields, or parameters, replaced, and a right SHA-256."""
+    """A file of this model with some fields, or parameters, replaced, and a right SHA-256.
+
+    Fields of the saved state go by their names and "_", as the rules have them.
+    """
     header, tensors = archive._described(model)
     for name, value in changes.items():
+        part, own, tensor = "fields" if name.endswith("_") else "params", name, name
+        if name[:-1] in state_of(model):
+            part, own, tensor = "state", name[:-1], f"state/{name[:-1]}"
         if isinstance(value, np.ndarray):
-            tensors[name] = value
+            tensors[tensor] = value
         else:
-            part = header["fields" if name.endswith("_") else "params"]
-            part[name] = schema.to_json(value, name, tensors)
+            header[part][own] = schema.to_json(value, tensor, tensors)
     path.write_bytes(archive._packed(header, tensors))
     return path
 
@@ -75,7 +89,7 @@ def entry(name, place, value):
     """A copy of a fitted array with one entry replaced."""
 
     def change(model):
-        array = np.array(getattr(model, name))
+        array = np.array(getattr(model, name) if hasattr(model, name) else getattr(model._saved_state, name[:-1]))
         array[place] = value
         return {name: array}
 
@@ -84,7 +98,7 @@ def entry(name, place, value):
 
 def bomb(model):
     """A megabyte of draws that would unpack to a gigabyte each."""
-    n_draws = len(model.draw_ends_)
+    n_draws = len(model._saved_state.draw_ends)
     content = zlib.compress(bytes(1 << 28), 9)
     packed = bytes([129]) + content + (bytes([1]) + content) * (n_draws - 1)
     ends = (1 + len(content)) * np.arange(1, n_draws + 1, dtype=np.int64)
@@ -126,7 +140,7 @@ REFUSED = [
     ("ddp", entry("cluster_ids_", 0, 1), "increasing ids below the next one"),
     ("ddp", entry("memory_weights_", 0, 0.0), "must be above 0"),
     ("ddp", entry("steps_unseen_", 0, -1), "whole numbers from 0"),
-    ("ddp", entry("history_", (0, 1), 9), "lives from 1 to 3"),
+    ("ddp", entry("history_", (0, 1), 9), "lives from 1 to 4"),
     ("vmf", entry("weights_", 0, 0.9), "shares that sum to 1"),
     ("vmf", entry("weights_", 0, np.nan), "shares that sum to 1"),
     ("vmf", lambda model: {"n_clusters_": 1}, "as many clusters in `n_clusters_` as `weights_` above 1e-8"),
@@ -218,18 +232,65 @@ def test_a_long_parameter_is_not_told_in_full(models, path):
     assert len(str(caught.value)) < 2000
 
 
+def names_of(model):
+    """Fields of a schema with the names that rules have for them."""
+    return [(field, field.name) for field in model.fields] + [(field, f"{field.name}_") for field in model.state]
+
+
 def test_every_array_of_whole_numbers_has_a_rule():
     for name, model in schema.MODELS.items():
-        for field in model.fields:
+        for field, key in names_of(model):
             if field.kind in ("int32", "int64", "uint8", schema.TIMES):
-                assert field.name in {**values._EVERYWHERE, **values._OWN.get(name, {})}, (name, field.name)
+                assert key in {**values._EVERYWHERE, **values._OWN.get(name, {})}, (name, key)
 
 
 def test_rules_are_about_fields_that_there_are():
-    known = {name: {field.name for field in model.fields} for name, model in schema.MODELS.items()}
+    known = {name: {key for _, key in names_of(model)} for name, model in schema.MODELS.items()}
     assert set(values._EVERYWHERE) <= set().union(*known.values())
     for name, rules in values._OWN.items():
         assert set(rules) <= known[name]
+
+
+def test_the_saved_state_of_a_class_is_what_its_schema_says(models):
+    for name, model in schema.MODELS.items():
+        kind = schema.class_named(name)._state_kind
+        fields = {} if kind is None else {field.name: field for field in dataclasses.fields(kind)}
+        assert sorted(fields) == sorted(field.name for field in model.state), name
+        for field in model.state:  # one that need not be there is None
+            own = fields[field.name]
+            has_default = (own.default, own.default_factory) != (dataclasses.MISSING, dataclasses.MISSING)
+            assert field.is_required == (not has_default), (name, field.name)
+        # a rule is found by name alone
+        own = {field.name for field in model.fields}
+        assert not {f"{field.name}_" for field in model.state} & own
+        assert not {*schema.defaults_of(schema.class_named(name))} & {key for _, key in names_of(model)}
+    assert {name for name, model in models.items() if hasattr(model, "_saved_state")} >= {"bayes", "gibbs", "tgmm"}
+
+
+@pytest.mark.parametrize("name", ["bayes", "gibbs", "tree", "time", "tgmm"])
+def test_a_saved_state_must_be_whole(name, models, path):
+    for field in schema.MODELS[type(models[name]).__name__].state:
+        header, tensors = archive._described(models[name])
+        if field.name not in header["state"]:
+            continue
+        written = header["state"].pop(field.name)
+        if isinstance(written, dict) and "tensor" in written:
+            del tensors[written["tensor"]]
+        path.write_bytes(archive._packed(header, tensors))
+        with pytest.raises(ArchiveError, match=f"must have `{field.name}`; .* has none"):
+            load(path)
+
+
+def test_nothing_unknown_is_part_of_a_saved_state(models, path):
+    header, tensors = archive._described(models["bayes"])
+    header["state"]["more"] = 3
+    path.write_bytes(archive._packed(header, tensors))
+    with pytest.raises(ArchiveError, match="`more` is no part of the saved state of Bayesian"):
+        load(path)
+    del header["state"]
+    path.write_bytes(archive._packed(header, tensors))
+    with pytest.raises(ArchiveError, match="load reads `state` as schema version 2 writes it"):
+        load(path)
 
 
 # ---------------------------------------------------------------------------------------------------------------- draws
@@ -252,7 +313,7 @@ def test_draws_that_do_not_unpack_get_a_sentence(models, path):
 def test_draws_of_more_clusters_than_rows_are_refused(models, path):
     content = bytes([129]) + zlib.compress(bytes([200]) * 30)
     others = bytes([1]) + zlib.compress(bytes(30))
-    n = len(models["tgmm"].draw_ends_)
+    n = len(models["tgmm"]._saved_state.draw_ends)
     ends = len(content) + len(others) * np.arange(n)
     packed = np.frombuffer(content + others * (n - 1), np.uint8).copy()
     loaded = load(signed(models["tgmm"], path, packed_draws_=packed, draw_ends_=ends))
@@ -303,13 +364,13 @@ def test_units_of_dates_are_those_of_numpy(unit, models, path):
     header, tensors = archive._described(models["time"])
     header["fields"]["times_"] = {"dates": ["times_", unit]}
     path.write_bytes(archive._packed(header, tensors))
-    with pytest.raises(ArchiveError, match="load reads `fields` as schema version 1 writes it"):
+    with pytest.raises(ArchiveError, match="load reads `fields` as schema version 2 writes it"):
         load(path)
 
 
 @pytest.mark.parametrize("value", [[[1], [2, 3]], [[[[1]]]], [1, "a"]])
 def test_lists_of_other_things_than_names_are_refused(value, models, path):
-    with pytest.raises(ArchiveError, match="`names_` of Links must be strings of shape"):
+    with pytest.raises(ArchiveError, match="`names` of Links must be strings of shape"):
         load(signed(models["links"], path, names_=value))
 
 

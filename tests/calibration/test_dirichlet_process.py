@@ -13,13 +13,13 @@ import pytest
 from armillary.diagnostics import joint_test
 from armillary.distributions import inverse_wishart
 from armillary.distributions.tangent_component import TangentComponent
+from armillary.draws import Stream
+from armillary.engines.select import open_passes
 from armillary.fitting import divisions
-from armillary.fitting.dirichlet_process import Clusters
+from armillary.fitting.dirichlet_process import clusters_of
 from armillary.geometry import sphere
-from armillary.models._dirichlet_process_chains import AlphaPrior, Setting, SplitMergeChain
-from armillary.models._estimator import open_passes
+from armillary.models.dirichlet_process._chains import AlphaPrior, Setting, SplitMergeChain
 from armillary.points import as_points
-from armillary.random import Stream
 
 FALSE_ALARM_RATE = 1e-6
 N_ROWS = 4
@@ -120,9 +120,9 @@ def transition_of(component=COMPONENT, prior=PRIOR, chain_class=SplitMergeChain)
                 setting = Setting(
                     component, passes, Stream(int(generator.integers(2**62))), n_attempts=1, alpha_prior=prior
                 )
-                chain = chain_class(setting, Clusters(passes, labels), means, alpha, n_sweeps=1)
+                chain = chain_class(setting, clusters_of(passes, labels), means, alpha, n_sweeps=1)
                 chain._sweep()
-            found.append((chain.alpha, chain.rows.labels.copy(), chain.pivots))
+            found.append((chain.alpha, chain.rows.labels.to_host().copy(), chain.pivots))
         return found
 
     return transition

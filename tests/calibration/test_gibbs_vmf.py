@@ -18,14 +18,14 @@ from scipy.special import logsumexp
 from armillary.diagnostics import joint_test
 from armillary.distributions import bessel
 from armillary.distributions.log_concentration import DirectionSums, MixturePrior, log_target
+from armillary.draws import Stream
+from armillary.engines.select import open_passes
 from armillary.exceptions import InputError, ParameterError
 from armillary.fitting.events import Emitter
 from armillary.fitting.gibbs import DrawnAssignment
-from armillary.kernels.contract import CollapsedRule, CollapsedSums
-from armillary.kernels.cpu import blocks as cpu
-from armillary.models import gibbs_vmf_mixture
-from armillary.models._estimator import open_passes
-from armillary.models.gibbs_vmf_mixture import (
+from armillary.kernels.rows import blocks as cpu
+from armillary.models.vmf import _gibbs_chain
+from armillary.models.vmf._gibbs_chain import (
     GibbsChain,
     State,
     Window,
@@ -38,7 +38,7 @@ from armillary.models.gibbs_vmf_mixture import (
     update_priors,
 )
 from armillary.points import as_points
-from armillary.random import Stream
+from armillary.rules import CollapsedRule, CollapsedSums
 
 FALSE_ALARM_RATE = 1e-6
 N_ROWS, N_COMPONENTS, ALPHA = 6, 2, 0.7
@@ -146,7 +146,7 @@ def sweep_all(theta, rows, generator):
         rule = CollapsedRule(kappas[chain], ALPHA, PRIOR.mean_concentration)
         own = CollapsedSums(*(array[chain] for array in sums))
         cpu.gibbs_sweep(rows[chain], numbers, along[chain], tuple(keys[chain]), rule, own, labels[chain])
-    of_all = gibbs_vmf_mixture.direction_sums(sums)
+    of_all = _gibbs_chain.direction_sums(sums)
     return labels, draw_log_concentrations(y, of_all, PRIOR, 3.0 * slice_scales(of_all.counts, PRIOR), generator)
 
 
@@ -228,7 +228,7 @@ def test_planted_mistakes_are_seen(mistake, monkeypatch):
         return honest_target(y, sums, prior) + (y if mistake == "jacobian" else 0.0)
 
     monkeypatch.setattr(cpu, "gibbs_sweep", wrong_sweep)
-    monkeypatch.setattr(gibbs_vmf_mixture, "log_target", wrong_target)
+    monkeypatch.setattr(_gibbs_chain, "log_target", wrong_target)
     result = run_joint_test(sweep_all, n_chains=200, n_steps=25, n_draws=100, n_batches=1, seed=4)
     assert not result.is_passed, result
 
@@ -274,7 +274,7 @@ def test_one_slice_step_keeps_a_target_with_two_modes(monkeypatch):
     # with one mode the interval always covers the slice, and its place and width could be anything; here they could not
     narrow, wide = stats.norm(0.0, 0.3), stats.norm(3.0, 0.6)
     monkeypatch.setattr(
-        gibbs_vmf_mixture,
+        _gibbs_chain,
         "log_target",
         lambda y, sums, prior: np.logaddexp(narrow.logpdf(y), wide.logpdf(y)) - np.log(2.0),
     )
@@ -290,7 +290,7 @@ def test_one_slice_step_keeps_a_target_with_two_modes(monkeypatch):
 def test_widths_do_not_depend_on_where_y_is(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        gibbs_vmf_mixture, "draw_log_concentrations", lambda y, sums, prior, widths, rng: (seen.append(widths), y)[1]
+        _gibbs_chain, "draw_log_concentrations", lambda y, sums, prior, widths, rng: (seen.append(widths), y)[1]
     )
     sums = DirectionSums(np.array([0.0, 3.0]), np.array([0.0, 4.0]), np.array([0.0, 1.0]))
     for y in (0.0, 5.0):
@@ -401,7 +401,7 @@ def sample(rows, *, callbacks=(), weights=None, seed=3, **changed):
         "weight_concentration": 1.0,
         "start_labels": np.arange(points.n_rows, dtype=np.int32) % 4,
         "n_burn_in": 30,
-        "n_samples": 6,
+        "n_draws": 6,
         "thin": 2,
         "empirical_bayes": False,
     } | changed
@@ -430,7 +430,7 @@ def test_draws_have_the_promised_shapes_and_belong_together(empirical_bayes):
         np.testing.assert_allclose(resultants, indicators @ rows, atol=1e-11)
         sums = DirectionSums(counts, (resultants**2).sum(axis=1), resultants @ draws.prior.mean_direction)
         state = State(np.log(kappa), np.ones(4), draws.prior, draws.weight_concentration)
-        assert gibbs_vmf_mixture.objective(state, sums) == pytest.approx(joint, abs=1e-8)
+        assert _gibbs_chain.objective(state, sums) == pytest.approx(joint, abs=1e-8)
     steps = [event for event in events if event.kind == "step"]
     assert [event.step for event in steps] == list(range(1, 43))
     np.testing.assert_array_equal([event.objective for event in steps], draws.log_joint)
@@ -465,7 +465,7 @@ def test_long_chains_keep_their_sums(monkeypatch):
     monkeypatch.setattr("armillary.fitting.gibbs._SWEEP_ROWS", 17)
     rows = three_clumps().astype(np.float32)
     for is_shuffled in (False, True):
-        draws, _ = sample(rows, n_burn_in=0, n_samples=60, thin=1, is_shuffled=is_shuffled)
+        draws, _ = sample(rows, n_burn_in=0, n_draws=60, thin=1, is_shuffled=is_shuffled)
         for labels, resultants in zip(draws.labels, draws.resultants, strict=True):
             np.testing.assert_allclose(
                 resultants, (labels == np.arange(4)[:, None]) @ rows.astype(float), rtol=0, atol=1e-11
@@ -476,7 +476,7 @@ def test_sums_are_rebuilt_every_fifty_sweeps(monkeypatch):
     n_rebuilt = []
     honest = DrawnAssignment.rebuild
     monkeypatch.setattr(DrawnAssignment, "rebuild", lambda self: (n_rebuilt.append(1), honest(self)))
-    sample(three_clumps(), n_burn_in=99, n_samples=1, thin=1)
+    sample(three_clumps(), n_burn_in=99, n_draws=1, thin=1)
     assert len(n_rebuilt) == 3  # at the start, after sweeps 50 and 100
 
 
@@ -502,20 +502,20 @@ def test_priors_learn_in_the_burn_in_and_are_frozen_after(monkeypatch):
     monkeypatch.setattr(
         GibbsChain, "learn", lambda self, window: (learned_at.append(self.n_sweeps), honest(self, window))
     )
-    draws, _ = sample(three_clumps(), empirical_bayes=True, n_burn_in=110, n_samples=50, thin=1)
+    draws, _ = sample(three_clumps(), empirical_bayes=True, n_burn_in=110, n_draws=50, thin=1)
     assert learned_at == [20, 40, 60, 80]
     assert draws.prior.mean_concentration != 0.5
     assert draws.prior.log_variance < 1.0
     # widths too
     chain_widths = []
-    honest_update = gibbs_vmf_mixture.update_concentrations
+    honest_update = _gibbs_chain.update_concentrations
 
     def spy(state, sums, generator, *, is_adapting):
         chain_widths.append(is_adapting)
         return honest_update(state, sums, generator, is_adapting=is_adapting)
 
-    monkeypatch.setattr(gibbs_vmf_mixture, "update_concentrations", spy)
-    sample(three_clumps(), n_burn_in=7, n_samples=5, thin=1)
+    monkeypatch.setattr(_gibbs_chain, "update_concentrations", spy)
+    sample(three_clumps(), n_burn_in=7, n_draws=5, thin=1)
     assert chain_widths == [True] * 7 + [False] * 5
 
 
@@ -523,7 +523,7 @@ def test_clear_clumps_are_found():
     rng = np.random.default_rng(0)
     truth = rng.integers(3, size=200)
     rows = np.eye(10)[truth] + 0.1 * rng.standard_normal((200, 10))
-    draws, _ = sample(rows, empirical_bayes=True, n_burn_in=60, n_samples=20, thin=1)
+    draws, _ = sample(rows, empirical_bayes=True, n_burn_in=60, n_draws=20, thin=1)
     together = draws.labels[-1][:, None] == draws.labels[-1]
     assert np.all(together <= (truth[:, None] == truth))
 
@@ -541,7 +541,7 @@ def test_sentences_of_refusal():
         sample(rows, weights=np.linspace(0.5, 2.0, 90))
     assert str(caught.value) == (
         "`sample_weight` of Model must be None or all 1 for Gibbs sampling, where each row has one label and "
-        'counts once; got weights from 0.5 to 2. Repeat rows, or use inference="variational".'
+        "counts once; got weights from 0.5 to 2. Repeat rows, or use BayesianVonMisesFisherMixture."
     )
     with pytest.raises(InputError) as caught:
         sample(rows, start_labels=np.zeros(9, dtype=np.int32))

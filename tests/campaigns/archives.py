@@ -296,7 +296,7 @@ def _exchange(random: Random, header: dict[str, Any], tensors: dict[str, np.ndar
 
 def _rename(random: Random, header: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
     """Entries gone, entries more, another class, another unit of dates."""
-    part = header[str(random.choice(["params", "fields"]))]
+    part = header[str(random.choice(["params", "fields", "state"]))]
     kind = random.integers(5)
     if kind == 0 and part:
         part.pop(list(part)[random.integers(len(part))])
@@ -314,7 +314,7 @@ def _rename(random: Random, header: dict[str, Any], tensors: dict[str, np.ndarra
 
 def _say(random: Random, header: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
     """A number or word of the header."""
-    part = header[str(random.choice(["params", "fields", "fields"]))]
+    part = header[str(random.choice(["params", "fields", "fields", "state"]))]
     plain = [name for name, value in part.items() if not (isinstance(value, dict) and "tensor" in value)]
     if plain:
         name = plain[random.integers(len(plain))]
@@ -325,13 +325,17 @@ def _say(random: Random, header: dict[str, Any], tensors: dict[str, np.ndarray])
 
 def _knot(random: Random, header: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
     """Circles where there should be forests, and ids given twice."""
-    names = [name for name in tensors if name in ("subcluster_parents_", "parents_", "joins_", "history_", "apart_")]
+    names = [
+        name
+        for name in tensors
+        if name in ("subcluster_parents_", "parents_", "state/joins", "history_", "state/apart")
+    ]
     if not names:
         _hurt_entries(random, header, tensors)
         return
     name = names[random.integers(len(names))]
     array = tensors[name]
-    if name == "joins_":
+    if name == "state/joins":
         tensors[name] = np.array([[0, 1], [1, 0]], np.int64)
     elif name == "history_" and array.shape[1:] == (4,):
         tensors[name] = np.array([[1, 3, 0, 1], [1, 3, 1, 0]], np.int64)
@@ -343,18 +347,18 @@ def _knot(random: Random, header: dict[str, Any], tensors: dict[str, np.ndarray]
 
 def _bomb(random: Random, header: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
     """Draws that unpack to far more than the rows have labels."""
-    if "packed_draws_" not in tensors:
+    if "state/packed_draws" not in tensors:
         _say(random, header, tensors)
         return
-    n_draws, n_rows = len(tensors["draw_ends_"]), len(tensors["labels_"])
+    n_draws, n_rows = len(tensors["state/draw_ends"]), len(tensors["labels_"])
     size = int(random.choice([n_rows, 4 * n_rows, 10**4, 10**8]))
     width = int(random.choice([1, 2, 4, 0, 3]))
     fill = bytes([int(random.choice([0, 255, 1]))])
     one = bytes([width]) + _packed_fill(fill, size)
     first = bytes([width + 128]) + one[1:]
     draws = [first, *([one] * (n_draws - 1))]
-    tensors["packed_draws_"] = np.frombuffer(b"".join(draws), np.uint8).copy()
-    tensors["draw_ends_"] = np.cumsum([len(draw) for draw in draws], dtype=np.int64)
+    tensors["state/packed_draws"] = np.frombuffer(b"".join(draws), np.uint8).copy()
+    tensors["state/draw_ends"] = np.cumsum([len(draw) for draw in draws], dtype=np.int64)
 
 
 @cache
@@ -451,7 +455,7 @@ def _questions(model: Any, X: np.ndarray, random: Random) -> list[tuple[str, Cal
         ("score", lambda: model.score(X), None),
         ("inspect", lambda: (json.dumps(model_facts(model)), None)[1], None),
     ]
-    for name in ("predict_proba", "score_samples", "transform", "similarities", "score_next_samples"):
+    for name in ("predict_proba", "score_samples", "transform", "score_next_samples"):
         if hasattr(model, name):
             asked.append((name, lambda name=name: getattr(model, name)(X), n))
     if hasattr(model, "sample"):
@@ -473,7 +477,7 @@ def _questions(model: Any, X: np.ndarray, random: Random) -> list[tuple[str, Cal
         ]
     if hasattr(model, "record"):
         asked.append(("record", lambda: (model.record(), None)[1], None))
-    if hasattr(model, "resume") and model.n_samples * model.thin * model.n_chains < 60 and len(model.labels_) < 100:
+    if hasattr(model, "resume") and model.n_draws * model.thin * model.n_chains < 60 and len(model.labels_) < 100:
         rows = random.standard_normal((len(model.labels_), X.shape[1]))
         asked.append(("resume", lambda: model.set_params(n_burn_in=min(model.n_burn_in, 5)).resume(rows).labels_, None))
     return asked

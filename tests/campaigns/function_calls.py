@@ -31,7 +31,8 @@ mpl.use("Agg")
 Arguments = dict[str, Any]
 
 MODULES = (
-    "armillary", "armillary.datasets", "armillary.diagnostics", "armillary.distributions.vmf", "armillary.files",
+    "armillary", "armillary.curation", "armillary.datasets", "armillary.diagnostics", "armillary.distributions.vmf",
+    "armillary.files",
     "armillary.geometry.means", "armillary.geometry.rotation", "armillary.geometry.sphere", "armillary.metrics",
     "armillary.plots", "armillary.report", "armillary.vision",
 )  # fmt: skip
@@ -40,6 +41,14 @@ MODULES = (
 LEFT_OUT = {
     "armillary.LINK_PRESETS": "a table",
     "armillary.__version__": "a word",
+    "armillary.open_rows": "takes files, which tests/unit/test_sources.py makes",
+    "armillary.curation.Coverage": "a record that a function returns",
+    "armillary.curation.CurationPlan": "a record; `curate` is called with it in tests/unit/test_curation.py",
+    "armillary.curation.Duplicates": "a record that a function returns",
+    "armillary.curation.InvertedLists": "a record that a function returns",
+    "armillary.curation.ResidualCodebooks": "a record that a function returns",
+    "armillary.curation.curate": "writes folders; tests/unit/test_curation.py",
+    "armillary.curation.write_layout": "writes files; tests/unit/test_layouts.py",
     "armillary.datasets.DriftingMixtureTruth": "a record that a function returns",
     "armillary.datasets.SparseTopicsTruth": "a record that a function returns",
     "armillary.datasets.TangentGaussianMixtureTruth": "a record that a function returns",
@@ -52,6 +61,8 @@ LEFT_OUT = {
     "armillary.diagnostics.successive_conditional_draws": "takes a sampler as functions",
     "armillary.distributions.vmf.Fit": "a record that a function returns",
     "armillary.distributions.vmf.MeanPosterior": "a record that a function returns",
+    "armillary.files.Documents": "a record that a function returns",
+    "armillary.files.read_documents": "takes files, which tests/cli/test_texts.py makes",
     "armillary.files.Vectors": "a record; `write_vectors` is called with it",
     "armillary.files.whole_folder": "a context; tests/campaigns/kills.py kills it",
     "armillary.plots.plot_angle_table": "draws the record of select_max_angle, and nothing else",
@@ -60,6 +71,19 @@ LEFT_OUT = {
     "armillary.plots.plot_suggestion": "plot_angle_table and plot_sweep side by side",
     "armillary.plots.plot_sphere_views": "plot_sphere from several sides",
     "armillary.report.ReportData": "a record; `write_report` is called with it",
+    "armillary.vision.Atlanta": "a record",
+    "armillary.vision.DirectionColors": "colours of a stream; tests/unit/test_planes.py",
+    "armillary.vision.LastFrame": "a record of a stream, with its file; tests/unit/test_steady.py",
+    "armillary.vision.Plane": "a record that a function returns",
+    "armillary.vision.Reason": "names of reasons",
+    "armillary.vision.Sensor": "a record of presets",
+    "armillary.vision.StreamViewer": "writes a page frame by frame; tests/browser",
+    "armillary.vision.WorldFrames": "a record",
+    "armillary.vision.colored_points": "takes a SegmentedFrame; tests/unit/test_planes.py",
+    "armillary.vision.find_planes": "takes a SegmentedFrame; tests/unit/test_planes.py",
+    "armillary.vision.open_poses": "reads files of poses; tests/unit/test_camera.py",
+    "armillary.vision.to_open3d": "needs open3d",
+    "armillary.vision.write_ply": "takes what colored_points gives; tests/unit/test_planes.py",
     "armillary.vision.Animation": "writes a film frame by frame; tests/unit/test_images.py",
     "armillary.vision.DirectionSegmenter": "a stream of frames; tests/unit/test_segmenter.py",
     "armillary.vision.Frames": "made by open_frames",
@@ -178,8 +202,15 @@ def _fitted(name: str) -> Any:
     rows = given.plain(np.random.default_rng(0), 3)
     small: Arguments = {"random_state": 0, "n_threads": 1}
     if name == "DirichletProcessMixture":
-        small |= {"n_burn_in": 2, "n_samples": 5}
+        small |= {"n_burn_in": 2, "n_draws": 5}
     return getattr(armillary, name)(**small).fit(rows)
+
+
+@cache
+def _searched() -> Arguments:
+    """Rows and what was found among them."""
+    rows = given.plain(np.random.default_rng(0), 3)
+    return {"X": rows, "found": armillary.curation.near_duplicates(rows), "n_rows": 10}
 
 
 def _path(random: Random, name: str) -> Any:
@@ -258,6 +289,12 @@ FUNCTIONS: dict[str, Callable[[Random], Arguments]] = {
     # models
     "armillary.choose_model": lambda r: {"X": given.some_rows(r, _d(r)).value, "n_threads": 1},
     "armillary.load": lambda r: {"path": _model_file(r)},
+    "armillary.name_clusters": lambda r: {
+        "labels": r.integers(-1, 3, size=12),
+        "texts": [" ".join(r.choice(["red", "blue", "hat", "coat", "of"], 3)) for _ in range(12)],
+        "n_words": int(r.integers(1, 4)),
+        "n_representatives": int(r.integers(0, 3)),
+    },
     "armillary.save": lambda r: {"model": _fitted("SphericalKMeans"), "path": _path(r, "kept.safetensors")},
     "armillary.select_max_angle": lambda r: {
         "X": given.some_rows(r, _d(r)).value,
@@ -282,6 +319,34 @@ FUNCTIONS: dict[str, Callable[[Random], Arguments]] = {
         "n_threads": 1,
     },
     "armillary.tune_links": lambda r: {**_rows_and_labels(r), "max_rounds": 1},
+    # curation
+    "armillary.curation.balanced_sample": lambda r: {
+        "model": _fitted("SphericalKMeans"),
+        "n_rows": int(r.integers(0, 50)),
+        "random_state": int(r.integers(5)),
+    },
+    "armillary.curation.coverage": lambda r: {"model": _fitted("SphericalKMeans")},
+    "armillary.curation.duplicate_recall": lambda r: _searched(),
+    "armillary.curation.inverted_lists": lambda r: {"model": _fitted("SphericalKMeans")},
+    "armillary.curation.near_duplicates": lambda r: {
+        "X": given.some_rows(r, _d(r)).value,
+        "threshold": one_of(r, (0.95, 0.5, -1.0, 1.0)),
+        "n_searched": int(r.integers(1, 4)),
+        "n_threads": 1,
+    },
+    "armillary.curation.nearest_clusters": lambda r: {
+        "model": _fitted("SphericalKMeans"),
+        "X": given.plain(r, 3),
+        "n_nearest": int(r.integers(1, 12)),
+        "n_threads": 1,
+    },
+    "armillary.curation.residual_codebooks": lambda r: {
+        "X": given.plain(r, 3),
+        "model": _fitted("SphericalKMeans"),
+        "n_levels": int(r.integers(1, 3)),
+        "n_codes": int(r.integers(1, 4)),
+        "max_iter": 2,
+    },
     # datasets
     "armillary.datasets.make_drifting_mixture": lambda r: {
         **_mixture(r),
@@ -460,6 +525,13 @@ FUNCTIONS: dict[str, Callable[[Random], Arguments]] = {
         "cy": 6.0,
         "width": 16,
         "height": 12,
+    },
+    "armillary.vision.atlanta_frames": lambda r: {"directions": r.normal(size=(5, 3)), "weights": r.random(5)},
+    "armillary.vision.gravity_direction": lambda r: {"directions": r.normal(size=(5, 3)), "weights": r.random(5)},
+    "armillary.vision.overlay": lambda r: {
+        "colors": r.integers(0, 255, size=(6, 8, 3)).astype(np.uint8),
+        "labels": r.integers(-1, 4, size=(6, 8)),
+        "opacity": one_of(r, (0.0, 0.5, 1.0)),
     },
     "armillary.vision.clean_regions": lambda r: {"labels": _image(r), "min_region": int(r.integers(0, 9))},
     "armillary.vision.color_depth": lambda r: {"depth": _depth(r)},

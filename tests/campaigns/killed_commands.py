@@ -89,6 +89,12 @@ COMMANDS = (
         ("say", "old", "out.csv"),
     ),
     Command(
+        "curate",
+        ("curate", "rows.npy", "-o", "X", "--levels", "2,4", "--no-report", "--force", "-q", "--threads", "1"),
+        "X",
+        (*_CLUSTER, "-k", "2", "-o", "X"),
+    ),
+    Command(
         "segment",
         ("segment", "frames.npz", "-o", "X", "--force", "-q", "--animation", "none", "--threads", "1"),
         "X",

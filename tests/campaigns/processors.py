@@ -43,18 +43,20 @@ SETTINGS: dict[str, dict[str, str]] = {
 }
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "SphericalKMeans": ("SphericalKMeans", {"n_clusters": 6}),
+    "HierarchicalSphericalKMeans": ("HierarchicalSphericalKMeans", {"n_clusters": (3, 9)}),
     "DPvMFMeans": ("DPvMFMeans", {"max_angle": 1.0}),
     "DDPvMFMeans": ("DDPvMFMeans", {"max_angle": 1.0}),
     "Links": ("Links", {}),
     "VonMisesFisherMixture": ("VonMisesFisherMixture", {"n_components": 6}),
     "BayesianVonMisesFisherMixture": ("BayesianVonMisesFisherMixture", {"n_components": 8}),
-    "Bayesian, gibbs": (
-        "BayesianVonMisesFisherMixture",
-        {"n_components": 8, "inference": "gibbs", "n_burn_in": 5, "n_samples": 10},
+    "BayesianVonMisesFisherMixture, few steps": ("BayesianVonMisesFisherMixture", {"n_components": 8, "max_iter": 20}),
+    "GibbsVonMisesFisherMixture": (
+        "GibbsVonMisesFisherMixture",
+        {"n_components": 8, "n_burn_in": 5, "n_draws": 10},
     ),
     "HierarchicalVonMisesFisherMixture": ("HierarchicalVonMisesFisherMixture", {"max_iter": 5}),
     "TemporalVonMisesFisherMixture": ("TemporalVonMisesFisherMixture", {"n_components": 5, "max_iter": 10}),
-    "DirichletProcessMixture": ("DirichletProcessMixture", {"n_burn_in": 3, "n_samples": 6}),
+    "DirichletProcessMixture": ("DirichletProcessMixture", {"n_burn_in": 3, "n_draws": 6}),
     "SoftKMeans": ("SoftKMeans", {"n_components": 6}),
     "MultinomialMixture": ("MultinomialMixture", {"n_components": 6}),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,8 @@ def _spherical_kmeans(random: Random) -> Any:
         **_shared(random),
         **_some(random, empty_clusters=["keep"], n_init=[1, 2], tol=[0.0, 0.1], algorithm=["lloyd", "hamerly"]),
     )
+    if random.random() < 0.2:
+        return model.set_params(balance=float(random.choice([1.0, 1.3]))).fit(X)
     return _batches(random, model, X)
 
 
@@ -91,6 +94,16 @@ def _batches(random: Random, model: Any, X: Any) -> Any:
     for _ in range(random.integers(1, 3) if not hasattr(model, "n_features_in_") or random.random() < 0.4 else 0):
         model.partial_fit(X, sample_weight=weights(random, X.shape[0]))
     return model
+
+
+def _hierarchical_spherical_kmeans(random: Random) -> Any:
+    X = rows(random)
+    n_rows = X.shape[0]
+    levels = [one for one in (1, (1,), (1, 2), (2, 5), (1, 2, 4)) if np.max(one) <= n_rows]
+    parameters = _shared(random) | _some(random, n_resamples=[0, 1], resample_size=[1, 3], missing=["flag"])
+    parameters.pop("n_init", None)
+    model = ar.HierarchicalSphericalKMeans(levels[random.integers(len(levels))], **parameters)
+    return model.fit(X, sample_weight=weights(random, n_rows))
 
 
 def _dp_vmf_means(random: Random) -> Any:
@@ -125,7 +138,7 @@ def _ddp_vmf_means(random: Random) -> Any:
             weight_update=["paper"],
             solver=["small_angle"],
             carry_unseen=[True],
-            allow_missing=[True],
+            missing=["flag"],
             max_history=[0, 2],
             max_iter=[1],
         ),
@@ -135,7 +148,7 @@ def _ddp_vmf_means(random: Random) -> Any:
         if isinstance(X, pd.DataFrame):
             X = X.to_numpy()
         weight = weights(random, X.shape[0])
-        if model.allow_missing and isinstance(X, np.ndarray):
+        if model.missing == "flag" and isinstance(X, np.ndarray):
             X = np.where(random.random(X.shape) < 0.1, np.nan, X)
         model.partial_fit(X, sample_weight=weight)
     return model
@@ -174,7 +187,7 @@ def _multinomial_mixture(random: Random) -> Any:
     return ar.MultinomialMixture(
         int(random.integers(1, 4)),
         **_shared(random),
-        **_some(random, weight_prior=[1e-9, 1e3], feature_prior=[1e-12, 10.0], init=["random_labels"]),
+        **_some(random, weight_concentration_prior=[1e-9, 1e3], feature_prior=[1e-12, 10.0], init=["random_labels"]),
     ).fit(X, sample_weight=weights(random, shape[0]))
 
 
@@ -202,12 +215,25 @@ def _bayesian_vmf_mixture(random: Random) -> Any:
         **_priors(random, X),
         **_some(random, factors=["factorised"], weight_prior=["stick_breaking"], merge=[True], batch_size=[5]),
     }
-    if random.random() < 0.3:
-        size = {"n_samples": int(random.integers(1, 6)), "n_burn_in": int(random.integers(3))}
-        model = ar.BayesianVonMisesFisherMixture(k, **parameters, inference="gibbs", **size, **_some(random, thin=[2]))
-        return model.fit(X)
     model = ar.BayesianVonMisesFisherMixture(k, **parameters, **_some(random, total_rows=[1.0, 1e6]))
     return _batches(random, model, X)
+
+
+def _gibbs_vmf_mixture(random: Random) -> Any:
+    X = rows(random)
+    k = int(random.integers(1, 5))
+    taken = signature(ar.GibbsVonMisesFisherMixture).parameters
+    parameters = {name: value for name, value in _priors(random, X).items() if name in taken}
+    return ar.GibbsVonMisesFisherMixture(
+        k,
+        init=_start(random, X, k, "k-means++", "random"),
+        n_draws=int(random.integers(1, 6)),
+        n_burn_in=int(random.integers(3)),
+        random_state=int(random.integers(1000)),
+        n_threads=1,
+        **parameters,
+        **_some(random, thin=[2]),
+    ).fit(X)
 
 
 def _hierarchical_vmf_mixture(random: Random) -> Any:
@@ -296,14 +322,14 @@ def _dirichlet_process_mixture(random: Random) -> Any:
     n = X.shape[0]
     model = ar.DirichletProcessMixture(
         component,
-        n_samples=int(random.integers(1, 6)),
+        n_draws=int(random.integers(1, 6)),
         n_burn_in=int(random.integers(3)),
         random_state=int(random.integers(1000)),
         n_threads=1,
         **_some(
             random,
             sampler=["subclusters", "finite", "crp"],
-            weight_concentration=["resampled"],
+            weight_prior=["resampled"],
             weight_concentration_prior=[1e-6, 100.0],
             spread_prior=[1e-6, 2.0],
             volume_factor=[False],
@@ -318,14 +344,26 @@ def _dirichlet_process_mixture(random: Random) -> Any:
     return model.resume(X, int(random.integers(3))) if random.random() < 0.3 else model
 
 
+def _auto_clusterer(random: Random) -> Any:
+    model = ar.AutoClusterer(
+        random_state=int(random.integers(1000)),
+        n_threads=1,
+        **_some(random, level=["coarse", "fine"], outliers=["auto", 0.1], tfidf=["on"], min_cluster_size=[5]),
+    )
+    return model.fit(rows(random))
+
+
 MAKERS: dict[str, Callable[[Random], Any]] = {
+    "AutoClusterer": _auto_clusterer,
     "SphericalKMeans": _spherical_kmeans,
+    "HierarchicalSphericalKMeans": _hierarchical_spherical_kmeans,
     "DPvMFMeans": _dp_vmf_means,
     "DDPvMFMeans": _ddp_vmf_means,
     "VonMisesFisherMixture": _vmf_mixture,
     "SoftKMeans": _soft_kmeans,
     "MultinomialMixture": _multinomial_mixture,
     "BayesianVonMisesFisherMixture": _bayesian_vmf_mixture,
+    "GibbsVonMisesFisherMixture": _gibbs_vmf_mixture,
     "HierarchicalVonMisesFisherMixture": _hierarchical_vmf_mixture,
     "TemporalVonMisesFisherMixture": _temporal_vmf_mixture,
     "Links": _links,

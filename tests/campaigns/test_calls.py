@@ -13,11 +13,12 @@ from tests.campaigns.outcomes import Calls, FaultError, Sentence
 from armillary.exceptions import InputError
 
 
-def test_a_few_hundred_calls():
-    outcomes = clean_run("calls", seed=0, trials=60)
-    assert sum(outcomes.values()) > 300
-    assert outcomes["answer"] > 100
-    assert outcomes["sentence"] > 30
+@pytest.mark.parametrize("trials", [30, pytest.param(60, marks=pytest.mark.slow)])
+def test_a_few_hundred_calls(trials):
+    outcomes = clean_run("calls", seed=0, trials=trials)
+    assert sum(outcomes.values()) > 5 * trials
+    assert outcomes["answer"] > 1.6 * trials
+    assert outcomes["sentence"] > 0.5 * trials
 
 
 def test_every_public_name_is_called_or_left_out():

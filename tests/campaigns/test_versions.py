@@ -20,14 +20,15 @@ REPORT = """<testsuites><testsuite>
 
 def test_every_requirement_has_a_floor():
     for requirement in versions.requirements(PROJECT, ("all", "bench", "browser", "dev")):
-        assert re.fullmatch(r"[A-Za-z0-9-]+>=[0-9.]+", requirement)
+        assert re.fullmatch(r"[A-Za-z0-9-]+(\[[a-z,]+\])?>=[0-9.]+(; .+)?", requirement)
 
 
 def test_the_lowest_environment_has_the_floors_of_all_extras():
     chosen = versions.to_install(PROJECT, PLANS["lowest"])
     floors = {requirement for requirement in chosen if "==" in requirement}
     expected = {"numpy", "scipy", "scikit-learn", "numba", "safetensors", "threadpoolctl"}
-    expected |= {"matplotlib", "rich", "pillow", "pyarrow", "typer"}
+    expected |= {"matplotlib", "rich", "pillow", "pyarrow", "pyyaml", "typer"}
+    expected |= {"fastapi", "httptools", "httpx", "msgpack", "prometheus-client", "uvicorn", "uvloop"}
     assert {floor.split("==")[0] for floor in floors} == expected
     assert all(floor.replace("==", ">=") in versions.requirements(PROJECT) for floor in floors)
 

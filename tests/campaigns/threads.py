@@ -66,6 +66,7 @@ _COPIES = {
     "pickle": lambda model, X: pickle.loads(pickle.dumps(model)).predict(X),
     "copy": lambda model, X: copy.copy(model).predict(X),
 }
+_NAMES_OUT = _plain(get_feature_names_out=methodcaller("get_feature_names_out"))
 _SAMPLE = _plain(sample=methodcaller("sample", 5, random_state=3))
 _AFFINE = {**_of_rows("predict", "predict_proba", "score_samples", "score", "bic", "aic"), **_COPIES}
 
@@ -76,7 +77,8 @@ def _partial(model: Any, X: Any) -> Any:
 
 _LINKS_READS = {
     **_COPIES,
-    **_of_rows("predict", "score"),
+    **_NAMES_OUT,
+    **_of_rows("predict", "score", "transform"),
     "predict_one": lambda model, X: model.predict_one(_first(X)),
     "alternatives": lambda model, X: model.alternatives(_first(X)),
     **_plain(
@@ -87,6 +89,7 @@ _LINKS_READS = {
         cluster_centers_=attrgetter("cluster_centers_"),
         names=attrgetter("names"),
     ),
+    "subclusters_of": lambda model, _: model.subclusters_of(int(model.cluster_ids_[0])),
 }
 
 
@@ -125,18 +128,44 @@ CASES: dict[str, Case] = {
         {
             **_COPIES,
             **_of_rows("predict", "transform", "score"),
-            **_plain(get_feature_names_out=methodcaller("get_feature_names_out")),
+            **_NAMES_OUT,
         },
         {"partial_fit": _partial},
     ),
+    "HierarchicalSphericalKMeans": Case(
+        lambda: ar.HierarchicalSphericalKMeans((2, 4), random_state=0),
+        {
+            **_COPIES,
+            **_of_rows("predict", "transform", "score"),
+            "predict, level": lambda model, X: model.predict(X, level=0),
+            **_NAMES_OUT,
+            **_plain(ancestors=methodcaller("ancestors"), centers=methodcaller("centers", 0)),
+        },
+    ),
+    "AutoClusterer": Case(
+        lambda: ar.AutoClusterer(),
+        {
+            **_COPIES,
+            **_of_rows("predict", "transform", "score", "predict_membership"),
+            **_NAMES_OUT,
+            "levels_": lambda model, X: model.levels_.fine,
+            "choice_": lambda model, X: model.choice_.reason,
+            "names_": lambda model, X: getattr(model, "names_", None),
+        },
+    ),
     "DPvMFMeans": Case(
         lambda: ar.DPvMFMeans(0.7, random_state=0),
-        {**_COPIES, **_of_rows("predict", "score", "similarities")},
+        {**_COPIES, **_of_rows("predict", "score", "transform"), **_NAMES_OUT},
         {"partial_fit": _partial},
     ),
     "DDPvMFMeans": Case(
         lambda: ar.DDPvMFMeans(0.7),
-        {**_COPIES, **_of_rows("predict", "score"), **_plain(record=methodcaller("record"))},
+        {
+            **_COPIES,
+            **_of_rows("predict", "score", "transform"),
+            **_NAMES_OUT,
+            **_plain(record=methodcaller("record"), current_ids=methodcaller("current_ids", [0, -1])),
+        },
         {"partial_fit": _partial},
     ),
     "VonMisesFisherMixture": Case(lambda: ar.VonMisesFisherMixture(3, random_state=0), {**_AFFINE, **_SAMPLE}),
@@ -147,12 +176,9 @@ CASES: dict[str, Case] = {
         {**_COPIES, **_of_rows("predict", "predict_proba", "score_samples", "score"), **_SAMPLE},
         {"partial_fit": _partial},
     ),
-    "BayesianVonMisesFisherMixture, drawn": Case(
-        lambda: ar.BayesianVonMisesFisherMixture(
-            3, inference="gibbs", empirical_bayes=False, n_burn_in=1, n_samples=2, thin=1, random_state=0
-        ),
+    "GibbsVonMisesFisherMixture": Case(
+        lambda: ar.GibbsVonMisesFisherMixture(3, empirical_bayes=False, n_burn_in=1, n_draws=2, thin=1, random_state=0),
         {**_COPIES, **_of_rows("predict", "predict_proba", "score_samples", "score"), **_SAMPLE},
-        refused=("partial_fit",),
     ),
     "HierarchicalVonMisesFisherMixture": Case(
         lambda: ar.HierarchicalVonMisesFisherMixture(2, 2, empirical_bayes=False, max_iter=3, random_state=0),
@@ -185,13 +211,13 @@ CASES: dict[str, Case] = {
         {"partial_fit": _partial},
     ),
     "DirichletProcessMixture": Case(
-        lambda: ar.DirichletProcessMixture(n_burn_in=0, n_samples=4, random_state=0),
+        lambda: ar.DirichletProcessMixture(n_burn_in=0, n_draws=4, random_state=0),
         {**_DP_READS, **_AXES},
         {"resume": lambda model, _: model.resume(rows_of("A", are_counts=False, is_sparse=False), 1)},
         takes_sparse=False,
     ),
     "DirichletProcessMixture, round": Case(
-        lambda: ar.DirichletProcessMixture("vmf", n_burn_in=0, n_samples=4, random_state=0),
+        lambda: ar.DirichletProcessMixture("vmf", n_burn_in=0, n_draws=4, random_state=0),
         _DP_READS,
         refused=tuple(_AXES),
     ),
@@ -207,7 +233,7 @@ CASES: dict[str, Case] = {
     ),
 }
 LEARNING = ("fit", "partial_fit", "fit_predict", "partial_fit_predict", "fit_transform", "resume", "learn_one")
-CORRECTIONS = ("name", "must_link", "cannot_link")
+CORRECTIONS = ("name", "must_link", "cannot_link", "may_link", "forget", "split", "restore")
 
 
 @cache

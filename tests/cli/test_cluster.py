@@ -16,10 +16,12 @@ import armillary
 from armillary.cli.fits import parsed_settings
 from armillary.cli.model_names import MODELS
 from armillary.datasets import make_vmf_mixture
+from armillary.durable.locks import beside
 from armillary.files import Vectors, write_vectors
 from armillary.files.formats import FORMATS
+from armillary.fitting.silhouette import silhouettes
 from armillary.metrics import matched_accuracy_score
-from armillary.persistence.locks import beside
+from armillary.report import clusters
 
 ALL = ["labels.csv", "labels.npy", "model.safetensors", "report.html", "summary.json"]
 QUICK = ("--no-report", "-q")
@@ -35,6 +37,18 @@ def table(path):
 
 
 # --------------------------------------------------------------------------------------------------------- results
+
+
+def test_clusters_are_measured_once_for_the_summary_and_the_report(cli, rows_file, monkeypatch):
+    measured = []
+
+    def counted(*given):
+        measured.append(given)
+        return silhouettes(*given)
+
+    monkeypatch.setattr(clusters, "silhouettes", counted)
+    assert cli("cluster", "rows.npy", "-k", "5").code == 0
+    assert len(measured) == 1
 
 
 def test_the_folder_of_results(cli, rows_file, mixture, tmp_path):
@@ -182,7 +196,8 @@ OPTIONS = {
     "ddp": ["--max-angle", "60"],
     "links": [],
     "tree": ["--set", "height=1", "--set", "branching=5"],
-    "dpmm": ["--set", "component=vmf", "--set", "n_burn_in=5", "--set", "n_samples=5"],
+    "gibbs": ["-k", "8", "--set", "n_burn_in=5", "--set", "n_draws=5"],
+    "dpmm": ["--set", "component=vmf", "--set", "n_burn_in=5", "--set", "n_draws=5"],
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -142,14 +143,23 @@ def test_suggest_for_people(cli, rows_file):
 # ------------------------------------------------------------------------------------------------------------ warmup
 
 
-def test_warmup_of_one_model_says_where_its_kernels_are_kept(cli):
-    from armillary.kernels.cpu.dense import add_rows
+def test_warmup_gives_models_numbers_that_its_few_rows_allow(cli):
+    done = cli("warmup", "--models", "hkmeans")
+    assert done.code == 0, done.err
 
-    where = add_rows.stats.cache_path
+
+def test_warmup_of_one_model_says_where_its_kernels_are_kept(cli):
+    from armillary.kernels import jit
+    from armillary.kernels.rows.dense import add_rows
+
     done = cli("warmup", "--models", "skmeans,dp")
     assert done.code == 0
-    assert done.err.startswith("The kernels of skmeans, dp are compiled: ")
-    assert done.err.endswith(f" They are kept in {where}.\n")
+    last = done.err.splitlines()[-1]  # after the word that kernels are compiled, where nothing compiled them before
+    assert last.startswith("The kernels of skmeans, dp are compiled: ")
+    # what other tests of this process compiled is kept beside it
+    where = Path(add_rows.stats.cache_path)
+    assert last.endswith(f" {jit.where_kept()}")
+    assert last.split(" They are kept in ")[1].removesuffix(".") in [str(where), *map(str, where.parents[:2])]
 
 
 @pytest.mark.slow

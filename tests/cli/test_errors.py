@@ -42,12 +42,12 @@ def refused(cli, tmp_path):
     ("arguments", "said"),
     [
         (["clutser"], "No such command 'clutser'. Did you mean 'cluster'?"),
-        (["cluster"], "Missing argument 'INPUT'. See armillary cluster --help."),
+        (["cluster"], "Missing argument 'INPUT...'. See armillary cluster --help."),
         (["cluster", "rows.npy", "--modle", "dp"], "No such option"),
         (["cluster", "rows.npy", "-k", "many"], "Invalid value for '--n-clusters'"),
         (["cluster", "rows.npy", "-k", "0"], "Invalid value for '--n-clusters'"),
         (["cluster", "no.npy"], "'no.npy' does not exist. Check the path."),
-        (["cluster", "."], "'.' must be a file; it is a folder. Name a file in it."),
+        (["cluster", "."], "The array of './truth.npy' must have two axes"),
         (["cluster", "rows.npy", "--format", "xls"], "A format must be one of npy, "),
         (["cluster", "rows.npy", "--model", "kmeans"], "--model must be one of auto, skmeans, "),
         (
@@ -172,7 +172,8 @@ def test_wrong_content(refused, mixture, tmp_path):
     holes[17] = 0.0
     holes[30, 3] = np.nan
     np.save(tmp_path / "holes.npy", holes)
-    assert "Row 30 of X contains NaN" in refused("cluster", "holes.npy", "-k", "3")
+    assert "Row 30 of X contains NaN" in refused("cluster", "holes.npy", "-k", "3", "--missing", "raise")
+    assert "--missing must be flag or raise; got 'drop'." in refused("cluster", "holes.npy", "--missing", "drop")
 
 
 def test_a_wrong_dimension_for_a_model(refused, cli, mixture, rows_file, tmp_path):
@@ -191,7 +192,9 @@ def test_rows_are_counted_over_all_blocks(refused, cli, mixture, rows_file, tmp_
     holes = mixture[0].copy()
     holes[417] = 0.0
     np.save(tmp_path / "holes.npy", holes)
-    assert refused("predict", "rows-clusters", "holes.npy", "-o", "a.csv").startswith("Row 417 of X has norm 0")
+    assert refused("predict", "rows-clusters", "holes.npy", "-o", "a.csv", "--missing", "raise").startswith(
+        "Row 417 of X has norm 0"
+    )
 
 
 @pytest.mark.parametrize("step", ["labels", "model", "report", "summary", "rename"])

@@ -94,7 +94,7 @@ def walk(folder, X, n_new, name, n_expected):
 
 
 def test_a_walk_on_made_data(tmp_path):
-    X, _, _ = make_vmf_mixture(1000, 32, 6, concentration=120.0, min_angle=0.9, random_state=2, dtype=np.float32)
+    X, _, _ = make_vmf_mixture(500, 16, 6, concentration=120.0, min_angle=0.9, random_state=2, dtype=np.float32)
     page_file = walk(tmp_path, X, 100, "row", {6})
     assert "embeddings.npz" in open_report(page_file)
 

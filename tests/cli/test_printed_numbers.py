@@ -131,7 +131,7 @@ def test_cluster_and_inspect(cli, rows, tmp_path, options):
 @pytest.mark.parametrize("model", ["vmf", "dpmm", "ddp"])
 def test_cluster_by_other_models(cli, tmp_path, model):
     np.save(tmp_path / "rows.npy", duplicates() + 0.01 * np.random.default_rng(0).normal(size=(30, 6)))
-    more = {"dpmm": ["--set", "n_burn_in=1", "--set", "n_samples=2"], "ddp": ["--max-angle", "30"]}.get(model, [])
+    more = {"dpmm": ["--set", "n_burn_in=1", "--set", "n_draws=2"], "ddp": ["--max-angle", "30"]}.get(model, [])
     more = ["-k", "6"] if model == "vmf" else more
     done = cli("cluster", "rows.npy", "-m", model, *more, "-o", "out")
     assert done.code == 0, done.err

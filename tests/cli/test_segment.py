@@ -15,7 +15,15 @@ from PIL import Image
 
 import armillary
 from armillary.files.folders import held_folder
-from armillary.vision import DirectionSegmenter, color_labels, images, make_room_walk, read_id_image
+from armillary.vision import (
+    DirectionColors,
+    DirectionSegmenter,
+    WorldFrames,
+    color_labels,
+    images,
+    make_room_walk,
+    read_id_image,
+)
 
 N_FRAMES = 6
 
@@ -57,16 +65,19 @@ def test_a_folder_of_frames_becomes_labels_pictures_and_a_summary(segment, frame
     done = segment(frames, "--camera", "camera.json", "-o", "out", "--ids")
     assert done.code == 0, done.err
     out = tmp_path / "out"
-    expected = ["ids", "ids_over_time.png", "labels", "model.safetensors", "overview.gif", "overview.png"]
-    assert sorted(path.name for path in out.iterdir()) == [*expected, "summary.json"]
+    expected = ["ids", "ids_over_time.png", "labels", "last.npz", "legend.png", "model.safetensors", "overview.gif"]
+    expected += ["overview.png", "planes.json", "summary.json", "viewer.html", "world.json"]
+    assert sorted(path.name for path in out.iterdir()) == expected
     assert label_names(out) == [f"{number}.png" for number in range(N_FRAMES)]
 
-    segmenter = DirectionSegmenter(camera=walk.camera)
+    segmenter, colors, world = DirectionSegmenter(camera=walk.camera), DirectionColors(), WorldFrames()
     for number, depth in enumerate(walk.depths):
         found = segmenter.step(depth)
+        world.add(found)
+        colors.add(found.ids, found.directions @ world.rotation.T)
         assert np.array_equal(read_id_image(out / "ids" / f"{number}.png"), found.labels)
         with Image.open(out / "labels" / f"{number}.png") as image:
-            assert np.array_equal(np.array(image.convert("RGB")), color_labels(found.labels))
+            assert np.array_equal(np.array(image.convert("RGB")), color_labels(found.labels, colors.table))
         line = summary(out)["frames"][number]
         assert line["source"].endswith(f"{number}.png")
         assert (line["births"], line["revivals"]) == (list(found.births), list(found.revivals))
@@ -201,7 +212,10 @@ MISSING = (
         (
             ("-o", "out", "--camera", "leica"),
             None,
-            "--camera must be tum, kinect or a JSON file; got 'leica', and there is no such file.",
+            (
+                "--camera must be tum, a file, or one of kinect, kinect_v2, azure, realsense_d415, realsense_d435, "
+                "realsense_d455, iphone, tof; got 'leica', and there is no such file."
+            ),
         ),
         (
             ("-o", "out", "--camera", "tum"),
@@ -335,11 +349,11 @@ def test_a_full_disk_is_told_with_the_frames_that_are_there(segment, frames, tmp
 
     plain, calls = segment_output.write_label_image, []
 
-    def sometimes(path, labels):
+    def sometimes(path, labels, table):
         calls.append(path)
         if len(calls) > 2:
             raise OSError(28, "No space left on device")
-        plain(path, labels)
+        plain(path, labels, table)
 
     monkeypatch.setattr(segment_output, "write_label_image", sometimes)
     done = segment(frames, "--camera", "camera.json", "-o", "out")
@@ -361,7 +375,8 @@ def test_a_run_broken_off_keeps_what_is_done(frames, tmp_path):
     command += [str(tmp_path / "camera.json"), "-o", str(tmp_path / "out"), "--animation", "none"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while not list((tmp_path / "out" / "labels").glob("*.png")) and time.monotonic() < deadline:
+    # the first may be there before its frame is done, and a run without a whole frame leaves nothing
+    while len(list((tmp_path / "out" / "labels").glob("*.png"))) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=60)
@@ -382,3 +397,30 @@ def test_what_is_printed_is_what_is_in_the_files(segment, frames, tmp_path):
     assert (told["n_frames"], told["n_ids"]) == (len(images_of_ids), len(found))
     rate, with_files = told["frames_per_second"], told["frames_per_second_with_files"]
     assert f"{rate:.1f} frames a second, {with_files:.1f} with" in done.out
+
+
+def test_poses_pictures_and_points(segment, frames, tmp_path, walk):
+    (tmp_path / "rgb").mkdir()
+    for number in range(N_FRAMES):
+        Image.fromarray(np.full((48, 64, 3), 100, np.uint8)).save(tmp_path / "rgb" / f"{number}.png")
+    np.save(tmp_path / "poses.npy", walk.poses.astype(np.float32))
+    plain = ("--camera", "camera.json", "--poses", "poses.npy")
+    done = segment(frames, *plain, "-o", "out", "--rgb", "rgb", "--ply", "--animation", "none")
+    assert done.code == 0, done.err
+    out = tmp_path / "out"
+    assert len(list((out / "overlays").iterdir())) == N_FRAMES
+    assert (out / "points" / "0.ply").read_bytes().startswith(b"ply\nformat binary_little_endian 1.0\n")
+    assert set(json.loads((out / "world.json").read_text())) >= {"gravity", "manhattan", "atlanta"}
+    assert summary(out)["settings"]["poses"].endswith("poses.npy")
+    wrong = segment(frames, *plain, "-o", "two", "--rgb", "out")
+    assert wrong.code == 2
+    assert "--rgb must be a folder with one PNG or JPEG for each frame" in wrong.err
+
+
+def test_frames_too_far_apart_are_told_of(segment, frames, tmp_path):
+    far = make_room_walk(4, width=64, height=48, turn=2.8, random_state=0)
+    np.savez(tmp_path / "far.npz", depth=np.stack([far[number].depth for number in (0, 2, 0, 2)]))
+    done = segment(tmp_path / "far.npz", "--camera", "camera.json", "-o", "out", "--animation", "none")
+    assert done.code == 0, done.err
+    assert "tracking was lost at" in done.err
+    assert "frames do not agree with the one before, and ids suffer" in done.err

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import armillary
+from armillary.durable import locks
+from armillary.durable.locks import held
 from armillary.exceptions import ArchiveError
-from armillary.persistence import locks
 from armillary.persistence.checkpoints import load_checkpoint, save_checkpoint
-from armillary.persistence.locks import held
 
 COMMAND = [sys.executable, "-m", "armillary", "stream"]
 
@@ -238,7 +238,7 @@ def test_a_bad_line_stops_after_what_came_before(cli, lines_file, tmp_path):
 
 def test_a_row_without_direction_is_named(cli, tmp_path):
     (tmp_path / "rows.jsonl").write_text("[1, 2]\n[0, 0]\n")
-    assert cli("stream", "rows.jsonl").sentence == (
+    assert cli("stream", "rows.jsonl", "--missing", "raise").sentence == (
         "In rows 0 to 1 of 'rows.jsonl': Row 1 of X has norm 0 and no direction; Links takes rows as directions. Drop "
         "such rows before fitting."
     )

@@ -9,7 +9,7 @@ from tests.contract.still_checks import assert_still_checks
 from armillary import DirichletProcessMixture
 
 ZERO_ROWS = "the check's data has rows of zeros, which have no direction; they are refused with a sentence"
-BRIEF = {"n_burn_in": 1, "n_samples": 2, "n_attempts": 1, "init": 2, "random_state": 0, "n_threads": 1}
+BRIEF = {"n_burn_in": 1, "n_draws": 2, "n_attempts": 1, "init": 2, "random_state": 0, "n_threads": 1}
 ESTIMATORS = [
     DirichletProcessMixture(**BRIEF),
     DirichletProcessMixture("gaussian", sampler="finite", **{**BRIEF, "init": "k-means"}),

@@ -9,7 +9,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.contract.still_checks import assert_still_checks
 
-from armillary import BayesianVonMisesFisherMixture, MultinomialMixture, SoftKMeans, VonMisesFisherMixture
+from armillary import (
+    BayesianVonMisesFisherMixture,
+    GibbsVonMisesFisherMixture,
+    MultinomialMixture,
+    SoftKMeans,
+    VonMisesFisherMixture,
+)
 
 ZERO_ROWS = "the check's data has rows of zeros, which have no direction; they are refused with a sentence"
 NO_CLASSIFIER = "the check reads the tags of a classifier from all that has predict_proba; a mixture has none"
@@ -28,7 +34,7 @@ ESTIMATORS = [
         random_state=0,
     ),
     BayesianVonMisesFisherMixture(n_components=2, max_iter=20, random_state=0),
-    BayesianVonMisesFisherMixture(n_components=2, inference="gibbs", n_burn_in=5, n_samples=5, random_state=0),
+    GibbsVonMisesFisherMixture(n_components=2, n_burn_in=5, n_draws=5, random_state=0),
     SoftKMeans(n_components=2, random_state=0),
     MultinomialMixture(n_components=2, random_state=0),
     MultinomialMixture(n_components=2, init="random_labels", random_state=0),
@@ -49,7 +55,7 @@ WEIGHTED = "the check gives weights other than 1; a row that is sampled has one 
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {
     "VonMisesFisherMixture": {**WITHOUT_DIRECTION, **WEIGHTS},
     "BayesianVonMisesFisherMixture": {**WITHOUT_DIRECTION, **WEIGHTS},
-    "gibbs": {
+    "GibbsVonMisesFisherMixture": {
         **WITHOUT_DIRECTION,
         **dict.fromkeys([*WEIGHTS, "check_sample_weights_list", "check_sample_weights_not_overwritten"], WEIGHTED),
     },
@@ -62,8 +68,7 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
 
 
 def expected_failures(estimator):
-    is_gibbs = getattr(estimator, "inference", None) == "gibbs"
-    return EXPECTED_FAILURES["gibbs" if is_gibbs else type(estimator).__name__]
+    return EXPECTED_FAILURES[type(estimator).__name__]
 
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)

@@ -13,27 +13,23 @@ import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
+from tests.making import units
 
 from armillary.distributions import bessel, vmf
 from armillary.distributions import concentration_laws as laws
 from armillary.distributions.log_concentration import MixturePrior
-from armillary.fitting.passes import Passes
-from armillary.fitting.workers import Workers
-from armillary.kernels.cpu import blocks as cpu
-from armillary.models import _bayesian_vmf_fit as fits
-from armillary.models import _variational_steps as steps
-from armillary.models import _variational_vmf as v
-from armillary.models.bayesian_vmf_mixture import BayesianVonMisesFisherMixture
+from armillary.draws import Stream
+from armillary.engines.cpu import Passes
+from armillary.kernels.rows import blocks as cpu
+from armillary.models.vmf import _bayesian_vmf_fit as fits
+from armillary.models.vmf import _variational_steps as steps
+from armillary.models.vmf import _variational_vmf as v
+from armillary.models.vmf.bayesian_vmf_mixture import BayesianVonMisesFisherMixture
 from armillary.points import as_points
-from armillary.random import Stream
+from armillary.workers import Workers
 
 SLACK = {np.float64: 1e-9, np.float32: 1e-6}  # of the bound over the uniform law
 law = settings(deadline=None, max_examples=6)
-
-
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def clumps(seed, n_rows, dimension, n_clumps=4, cosine=0.7):
@@ -60,7 +56,7 @@ def checked(rows, sample_weight=None, **parameters):
     """Passes over the rows and the checked parameters of a model."""
     points = as_points(rows, "test", sample_weight)
     model = BayesianVonMisesFisherMixture(**{"n_components": 5, "n_threads": 1, **parameters})
-    return Passes(points, cpu, Workers(1)), fits.Parameters.check(model, points)
+    return Passes(points, cpu, Workers(1)), fits.Parameters.check(model.get_params(), points, "Model")
 
 
 def single_updates(passes, parameters, n_sweeps=2, seed=0):

@@ -12,25 +12,22 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
+from tests.making import units
 
 from armillary import DPvMFMeans
+from armillary.engines.cpu import Passes
 from armillary.fitting import optimistic
 from armillary.fitting.optimistic import Opening, SequentialAssignment
-from armillary.fitting.passes import Passes
-from armillary.fitting.workers import Workers
-from armillary.kernels import reference
+from armillary.kernels.rows import reference
 from armillary.kernels.select import kernels_for
 from armillary.points import as_points
+from armillary.sums import whole
+from armillary.workers import Workers
 
 law = settings(deadline=None, max_examples=60)
 NARROW = (2, 3, 5)
 WIDE = (17, 33)
 ANGLES = [0.2, 0.6, math.pi / 3, math.acos(0.5), math.pi / 2, 1.8, 2.5, math.pi]
-
-
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def fit(rows, angle, sample_weight=None, **parameters):
@@ -100,7 +97,7 @@ def walk_through(rows, weights, labels, directions, angle, most=None):
         if (scores.max(initial=-np.inf) >= floor or is_capped) and is_open.any():
             labels[i] = int(np.argmax(scores))
         else:
-            weighted = weights[i] * row
+            weighted = whole.rounded(weights[i] * row, whole.weights_exponent([weights]))  # as an update sums it
             seed = weighted / np.sqrt(np.vecdot(weighted, weighted))
             if is_emptied and not is_open[old]:
                 directions[old] = seed
@@ -148,21 +145,26 @@ def test_the_objective_never_falls_at_any_row_nor_at_the_update(state):
         assert now >= before - rounding
         before = now
     # the library's sweep ends where the rows did
-    assignment = SequentialAssignment(len(rows), is_bounded=False)
-    assignment.labels[:] = labels
     with Workers(1) as workers:
-        passes = Passes(points, kernels_for("cpu"), workers)
-        sweep = assignment.sweep_in_order(passes, directions, Opening(floor_of(angle)))
-    np.testing.assert_array_equal(assignment.labels, current)
+        assignment = labelled(Passes(points, kernels_for("cpu"), workers), labels)
+        sweep = assignment.sweep_in_order(directions, Opening(floor_of(angle)))
+    np.testing.assert_array_equal(assignment.labels.to_host(), current)
     np.testing.assert_array_equal(sweep.directions, moved)
     assert sweep.is_still == (np.array_equal(labels, current) and np.array_equal(directions, moved))
     # dropping slots renames, and the update maximises
     is_kept = sweep.statistics.counts > 0.0
     assignment.keep(is_kept)
-    dropped = value(wide, each, assignment.labels, sweep.directions[is_kept], price)
+    dropped = value(wide, each, assignment.labels.to_host(), sweep.directions[is_kept], price)
     assert abs(dropped - before) <= rounding
     updated = sweep.statistics.select(is_kept).directions(otherwise=sweep.directions[is_kept])
-    assert value(wide, each, assignment.labels, updated, price) >= before - rounding
+    assert value(wide, each, assignment.labels.to_host(), updated, price) >= before - rounding
+
+
+def labelled(passes, labels):
+    """An assignment that begins with these labels."""
+    assignment = SequentialAssignment(passes)
+    assignment.begin_with(np.arange(len(labels)), labels)
+    return assignment
 
 
 @settings(deadline=None, max_examples=200)
@@ -171,13 +173,12 @@ def test_a_cap_holds_row_by_row_whatever_the_start(state, most, n_cautious):
     rows, weights, labels, directions, angle = state
     each = np.ones(len(rows)) if weights is None else weights
     *_, (current, moved) = walk_through(rows.astype(np.float64), each, labels, directions, angle, most)
-    assignment = SequentialAssignment(len(rows), is_bounded=False)
-    assignment.labels[:] = labels
     with Workers(1) as workers, pytest.MonkeyPatch.context() as patch:
         patch.setattr(optimistic, "_CAUTIOUS_ROWS", n_cautious)
         passes = Passes(as_points(rows, "test", weights), kernels_for("cpu"), workers)
-        sweep = assignment.sweep_in_order(passes, directions, Opening(floor_of(angle), most))
-    np.testing.assert_array_equal(assignment.labels, current)
+        assignment = labelled(passes, labels)
+        sweep = assignment.sweep_in_order(directions, Opening(floor_of(angle), most))
+    np.testing.assert_array_equal(assignment.labels.to_host(), current)
     np.testing.assert_array_equal(sweep.directions, moved)
 
 

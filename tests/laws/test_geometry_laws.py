@@ -5,6 +5,7 @@ import math
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.making import units
 
 from armillary.geometry import means, sphere
 
@@ -16,11 +17,6 @@ law = settings(deadline=None, max_examples=200)
 def generators(draw):
     """A generator and a dimension: hypothesis searches over seeds, sizes and angles, NumPy fills the vectors."""
     return np.random.default_rng(draw(st.integers(0, 2**32))), draw(st.integers(2, 40))
-
-
-def units(rng, *shape):
-    vec = rng.standard_normal(shape)
-    return vec / np.linalg.norm(vec, axis=-1, keepdims=True)
 
 
 def rotation(rng, dimension):

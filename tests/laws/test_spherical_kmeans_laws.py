@@ -11,14 +11,15 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
+from tests.making import units
 
 from armillary import SphericalKMeans
+from armillary.engines.cpu import Passes
 from armillary.fitting.assignment import HardAssignment
-from armillary.fitting.passes import Passes
-from armillary.fitting.workers import Workers
-from armillary.kernels.contract import AffineRule
-from armillary.kernels.cpu import blocks as cpu
+from armillary.kernels.rows import blocks as cpu
 from armillary.points import as_points
+from armillary.rules import AffineRule
+from armillary.workers import Workers
 
 law = settings(deadline=None, max_examples=60)
 # loops for few columns are compiled for each number of columns: these few are enough
@@ -27,11 +28,6 @@ WIDE = (17, 33, 64, 200)
 ALGORITHMS = ("lloyd", "hamerly")
 
 both_algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS)
-
-
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def clumped(rng, n_rows, n_features, n_clumps, spread):
@@ -426,12 +422,11 @@ def sweep_both(rows, path):
     n_moved = 0
     with Workers(1) as workers:
         passes = Passes(points, cpu, workers)
-        plain = HardAssignment(points.n_rows, is_bounded=False)
-        bounded = HardAssignment(points.n_rows, is_bounded=True)
+        plain, bounded = HardAssignment(passes), HardAssignment(passes, "hamerly")
         for number, directions in enumerate(path):
-            n_changed, sums = plain.sweep(passes, AffineRule.cosines(directions))
-            other_changed, other_sums = bounded.sweep(passes, AffineRule.cosines(directions))
-            assert np.array_equal(plain.labels, bounded.labels), number
+            n_changed, sums = plain.sweep(AffineRule.cosines(directions))
+            other_changed, other_sums = bounded.sweep(AffineRule.cosines(directions))
+            assert np.array_equal(plain.labels.to_host(), bounded.labels.to_host()), number
             assert n_changed == other_changed
             assert sums.counts.tobytes() == other_sums.counts.tobytes()
             assert sums.resultants.tobytes() == other_sums.resultants.tobytes()

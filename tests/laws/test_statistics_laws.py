@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from armillary.statistics.directional import DirectionalStatistics
+from armillary.sums.directional import DirectionalStatistics
 
 ROUNDING = 1e-13
 

@@ -16,15 +16,16 @@ from sklearn.exceptions import ConvergenceWarning
 
 from armillary.datasets import make_drifting_mixture
 from armillary.distributions import bessel, vmf
-from armillary.fitting.slices import SlicedPasses, SlicedPoints
-from armillary.fitting.workers import Workers
+from armillary.draws import Stream
+from armillary.engines.cpu import Passes
+from armillary.fitting.slices import SlicedPasses
 from armillary.geometry.sphere import angle
-from armillary.kernels.cpu import blocks as cpu
-from armillary.models import _temporal_vmf as tv
-from armillary.models import _temporal_vmf_fit as fit_file
-from armillary.models.temporal_vmf_mixture import TemporalVonMisesFisherMixture
+from armillary.kernels.rows import blocks as cpu
+from armillary.models.vmf import _temporal_vmf as tv
+from armillary.models.vmf import _temporal_vmf_fit as fit_file
+from armillary.models.vmf.temporal_vmf_mixture import TemporalVonMisesFisherMixture
 from armillary.points import as_points
-from armillary.random import Stream
+from armillary.workers import Workers
 
 SLACK = {np.float64: 1e-9, np.float32: 1e-6}  # of the bound over the uniform law
 law = settings(deadline=None, max_examples=5)
@@ -53,8 +54,8 @@ def checked(batches, sample_weight=None, **parameters):
     model = TemporalVonMisesFisherMixture(
         **{"n_components": 4, "n_threads": 1, "inference": "factorised", **parameters}
     )
-    sliced = SlicedPoints.of(points, numbers, len(batches))
-    return SlicedPasses(sliced, cpu, Workers(1)), fit_file.Parameters.check(model, points)
+    sliced = SlicedPasses.of(Passes(points, cpu, Workers(1)), numbers, len(batches))
+    return sliced, fit_file.Parameters.check(model.get_params(), points, "Model")
 
 
 def single_updates(passes, parameters, n_rounds=3):

@@ -29,7 +29,7 @@ from tests.campaigns.threads import (
 
 import armillary
 from armillary import Links
-from armillary.models import _estimator
+from armillary.models import estimator
 
 FORMS = [(name, is_sparse) for name, case in CASES.items() for is_sparse in (False, True)[: 1 + case.takes_sparse]]
 forms = pytest.mark.parametrize(("name", "is_sparse"), FORMS, ids=lambda value: str(value))
@@ -41,7 +41,9 @@ def classes():
 
 def public(kind):
     """Methods and properties of a model that scikit-learn does not give to all estimators."""
-    ours = {name for name in dir(kind) if not name.startswith("_")} - set(dir(BaseEstimator)) - {"set_output"}
+    ours = (
+        {name for name in dir(kind) if not name.startswith("_")} - set(dir(BaseEstimator)) - {"set_output", "device_"}
+    )
     return {name for name in ours if not (name.startswith("set_") and name.endswith("_request"))}
 
 
@@ -83,7 +85,7 @@ def test_eight_threads_read_what_one_reads(name, is_sparse):
 @pytest.mark.parametrize("has_table", [False, True])
 def test_links_predicts_large_batches_in_eight_threads(has_table, monkeypatch):
     """The products of a batch belong to the call: with those of another thread, ids would be wrong without a word."""
-    from armillary.models import _link_graph
+    from armillary.models.links import _link_graph
 
     if has_table:
         monkeypatch.setattr(_link_graph, "_TABLE_VALUES", 0)
@@ -127,7 +129,8 @@ def test_a_second_learner_is_refused_and_leaves_no_trace(name):
         learner.start()
         assert pause.has_come.wait(60)
         kind = type(model)
-        given = {"learn_one": (other[0],), "name": (0, "x"), "must_link": (0, 1), "cannot_link": (0, 1)}
+        given = {"learn_one": (other[0],), "name": (0, "x"), "forget": (0,), "split": (0,), "restore": (0, [0], 1)}
+        given |= dict.fromkeys(("must_link", "cannot_link", "may_link"), (0, 1))
         calls = [call for call in (*LEARNING, *CORRECTIONS) if call in public(kind) and call not in case.refused]
         assert "fit" in calls
         errors = {}
@@ -178,7 +181,7 @@ def test_the_law_sees_a_model_that_is_published_piece_by_piece(monkeypatch):
             setattr(model, name, value)
             time.sleep(0.002)
 
-    monkeypatch.setattr(_estimator, "publish", piecewise)
+    monkeypatch.setattr(estimator, "publish", piecewise)
     steps = [("fit", "A"), ("fit", "B"), ("fit", "A"), ("fit", "B")]
     with short_turns():
         plan, model = Plan("SoftKMeans", steps, is_sparse=False), CASES["SoftKMeans"].make()
@@ -222,7 +225,7 @@ def test_a_copy_of_links_does_not_change_with_the_model():
 
 
 def test_a_parameter_set_while_a_fit_publishes_is_kept():
-    from armillary.models._turns import publish
+    from armillary.models.turns import publish
 
     model = CASES["SphericalKMeans"].make()
 

@@ -12,20 +12,16 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
+from tests.making import each, units
 
 from armillary import VonMisesFisherMixture
-from armillary.models import vmf_mixture
+from armillary.models.vmf import vmf_mixture
 
 law = settings(deadline=None, max_examples=40)
 
 every_concentration = pytest.mark.parametrize("concentration", ["tied", "free"])
 every_assignment = pytest.mark.parametrize("assignment", ["soft", "hard"])
 dense_and_sparse = pytest.mark.parametrize("is_sparse", [False, True], ids=["dense", "csr"])
-
-
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def clumped(rng, n_rows, n_features, n_clumps, spread):
@@ -54,15 +50,15 @@ def largest_fall(rows, n_components, sample_weight=None, **parameters):
 # ------------------------------------------------------------------------------------------------- the objective
 
 # vmf_mixtures.md, 12: a fall beyond 1e-9 of the objective is a bug in float64. Wide float32 rows are scored in float32
-# (kernels/contract.py): 6e-8 of a score.
+# (kernels/rows/contract.py): 6e-8 of a score.
 SLACK = {np.float64: 1e-12, np.float32: 5e-7}
 
 
-@pytest.mark.parametrize("n_features", [3, 20, 300])
+@each("n_features", [3, 20, 300])
 @every_concentration
 @every_assignment
 @dense_and_sparse
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@each("dtype", [np.float32, np.float64])
 def test_the_objective_never_falls(n_features, concentration, assignment, is_sparse, dtype):
     for seed, (spread, t) in enumerate([(0.3, 1.0), (1.0, 0.0), (3.0, 5.0)]):
         rng = np.random.default_rng([seed, n_features])

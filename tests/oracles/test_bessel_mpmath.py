@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.special import gammaln, ive
+from tests.making import each
 
 from armillary.distributions import bessel
 from armillary.exceptions import ParameterError
@@ -186,8 +187,8 @@ def test_mean_resultant_length_complement_and_derivative(dimension):
     assert error <= 5e-12, message
 
 
-@pytest.mark.parametrize("dimension", DIMENSIONS)
-@pytest.mark.parametrize("how", ["length", "complement"])
+@each("dimension", DIMENSIONS)
+@each("how", ["length", "complement"])
 def test_inverse_against_the_exact_inverse_of_the_same_float(dimension, how):
     errors = []
     for k in concentrations(dimension):

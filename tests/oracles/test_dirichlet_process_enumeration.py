@@ -14,29 +14,25 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import gammaln, logsumexp
+from tests.making import units
 
 from armillary.distributions.gaussian_component import GaussianComponent
 from armillary.distributions.tangent_component import TangentComponent
 from armillary.distributions.vmf_component import VmfComponent, log_grid
+from armillary.draws import Stream
+from armillary.engines.cpu_sets import CpuSides
+from armillary.engines.select import open_passes
 from armillary.fitting import divisions
-from armillary.fitting.dirichlet_process import Clusters, score_rule
-from armillary.fitting.numbered_rows import NumberedRows
-from armillary.models import _split_merge, _subclusters
-from armillary.models._dirichlet_process_chains import FiniteChain, RestaurantChain, Setting, SplitMergeChain, log_crp
-from armillary.models._estimator import open_passes
-from armillary.models._split_merge import Drawn, SplitMerge, Summaries
-from armillary.models._subclusters import SubclusterChain
+from armillary.fitting.dirichlet_process import clusters_of, score_rule
+from armillary.models.dirichlet_process import _split_merge, _subclusters
+from armillary.models.dirichlet_process._chains import FiniteChain, RestaurantChain, Setting, SplitMergeChain, log_crp
+from armillary.models.dirichlet_process._split_merge import Drawn, SplitMerge, Summaries
+from armillary.models.dirichlet_process._subclusters import SubclusterChain
 from armillary.points import as_points
-from armillary.random import Stream
 
 FALSE_ALARM_RATE = 1e-6
 ALPHA = 1.3
 N_BATCHES = 50
-
-
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def clumps(seed, n_rows, dimension, spread=0.9):
@@ -219,7 +215,7 @@ def run(component, chain_class, n_sweeps, *, n_rows=5, spread=0.9, seed=0, truth
     exact = posterior(truth or component, rows, prior)
     draws = []
     with open_passes(as_points(rows, "test"), 1, "test") as passes:
-        clusters = Clusters(passes, np.arange(n_rows) % 2)
+        clusters = clusters_of(passes, np.arange(n_rows) % 2)
         rng = np.random.default_rng(seed)
         pivots = component.draw(clusters.sets(), rng)[0]
         whole = Setting(component, passes, Stream(seed), **{"n_attempts": 1, **setting})
@@ -227,7 +223,7 @@ def run(component, chain_class, n_sweeps, *, n_rows=5, spread=0.9, seed=0, truth
         for _ in range(n_sweeps):
             chain.n_sweeps += 1
             chain._sweep()
-            draws.append(canonical(chain.rows.labels))
+            draws.append(canonical(chain.rows.labels.to_host()))
     return compare(exact, draws)
 
 
@@ -356,7 +352,7 @@ def transitions(component, rows):
         patch.setattr(_split_merge, "log_split_ratio", record)
         for partition in listed:
             labels = np.array(partition)
-            clusters = Clusters(passes, labels)
+            clusters = clusters_of(passes, labels)
             moves = SplitMerge(component, clusters, None, ALPHA)
             moves.weigh(range(len(clusters)))
             here = number[partition]
@@ -365,20 +361,21 @@ def transitions(component, rows):
                 # the first row is left: each unordered division once
                 for mask in range(2 ** (len(members) - 1) - 1):
                     is_left = np.array([True, *(bool(mask >> i & 1) for i in range(len(members) - 1))])
-                    parts = Drawn.of(component, NumberedRows.of(passes, [members[is_left], members[~is_left]]), rng)
+                    sides = CpuSides(is_left)
+                    parts = Drawn.of(component, clusters.sets(k).parted([sides]), rng)
                     is_split = True
-                    moves.propose_split(k, is_left, division.log_probability(is_left), parts, rng)
+                    moves.propose_split(k, sides, division.log_probability(sides), parts, rng)
                     after = labels.copy()
                     after[members[~is_left]] = len(clusters)
-                    chosen = 0.5 / len(clusters) * np.exp(division.log_probability(is_left))
+                    chosen = 0.5 / len(clusters) * np.exp(division.log_probability(sides))
                     matrix[here, number[canonical(after)]] += chosen * min(1.0, np.exp(ratios[-1]))
             for first in range(len(clusters)):
                 for second in range(first):
-                    numbers = clusters.together(first, second)
-                    is_first = labels[numbers] == first
-                    whole = Drawn.of(component, clusters.unions([(first, second)]), rng)
+                    union = clusters.unions([(first, second)])
+                    sides = union.where(0, clusters.labels, first)
+                    whole = Drawn.of(component, union, rng)
                     is_split = False
-                    moves._propose_merge(first, second, is_first, division.log_probability(is_first), whole, rng)
+                    moves._propose_merge(first, second, sides, division.log_probability(sides), whole, rng)
                     chosen = 0.5 * np.exp(moves._summaries.log_probability(first, second))
                     after = np.where(labels == second, first, labels)
                     matrix[here, number[canonical(after)]] += chosen * min(1.0, np.exp(-ratios[-1]))
@@ -415,7 +412,7 @@ def test_the_number_of_attempts_does_not_depend_on_the_state(monkeypatch):
     component, rows = COMPONENTS["gaussian"], clumps(4, 6, 3)
     with open_passes(as_points(rows, "test"), 1, "test") as passes:
         chain = SplitMergeChain(
-            Setting(component, passes, Stream(1), n_attempts=3), Clusters(passes, [0] * 6), None, 1.0
+            Setting(component, passes, Stream(1), n_attempts=3), clusters_of(passes, [0] * 6), None, 1.0
         )
         sizes = set()
         for _ in range(40):
@@ -503,17 +500,17 @@ def test_split_and_merge_ratios_are_reciprocal(name, kind, monkeypatch):
     # the same launch for both: it is a function of the set and of chance
     monkeypatch.setattr(_split_merge, "launch", lambda c, sets, _: launch(c, sets, np.random.default_rng(7)))
     with open_passes(as_points(rows, "test"), 1, "test") as passes:
-        clusters = Clusters(passes, np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2]))
+        clusters = clusters_of(passes, np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2]))
         pivots = component.draw(clusters.sets(), rng)[0]
         whole = clusters.numbers(0).copy()
         moves = SplitMerge(component, clusters, pivots, ALPHA)
-        planned = [_split_merge._Attempt(kind, (0,), whole)]
+        planned = [_split_merge._Attempt(kind, (0,))]
         while not seen:
             (proposal,) = moves._proposed(planned, rng)
             if proposal is not None:
                 assert moves._is_accepted(proposal, rng)
         assert len(clusters) == 4
-        (back,) = moves._proposed([_split_merge._Attempt(kind, (0, 3), whole)], rng)
+        (back,) = moves._proposed([_split_merge._Attempt(kind, (0, 3))], rng)
         sets = clusters.unions([(0, 3)])
         own = None if pivots is None else pivots[:1]
         drawn = Drawn(own, component.evidence(own, sets), Summaries(component, *component.summary(sets)))

@@ -12,8 +12,8 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from armillary import DirichletProcessMixture
-from armillary.fitting.dirichlet_process import Clusters
-from armillary.models._dirichlet_process_chains import log_crp
+from armillary.fitting.dirichlet_process import clusters_of
+from armillary.models.dirichlet_process._chains import log_crp
 
 DIMENSIONS = (2, 3, 5, 10, 20, 35, 50)
 N_ROWS = (30, 60, 120, 300, 1000, 3000)
@@ -48,7 +48,7 @@ def three_directions(dimension, n_each, noise, seed):
 def log_posterior(model, rows, labels):
     """Of a partition, up to a constant: evidences at the centre of each cluster's proposal."""
     with model._passes(model._points(rows, is_new=False)) as passes:
-        clusters = Clusters(passes, labels)
+        clusters = clusters_of(passes, labels)
         evidence = float(model._component().central_evidence(clusters.sets()).sum())
         return log_crp(clusters.counts, 1.0) + evidence
 
@@ -56,7 +56,7 @@ def log_posterior(model, rows, labels):
 def is_found(dimension, n_each, noise, seed):
     """Whether the three are found; what else is found must be as probable as they are."""
     rows, truth = three_directions(dimension, n_each, noise, seed)
-    model = DirichletProcessMixture(n_burn_in=5, n_samples=10, random_state=seed).fit(rows)
+    model = DirichletProcessMixture(n_burn_in=5, n_draws=10, random_state=seed).fit(rows)
     if model.n_clusters_ == 3 and adjusted_rand_score(truth, model.labels_) > 0.99:
         return True
     case = f"D={dimension}, {n_each} rows each, noise {noise}, seed {seed}: {model.n_clusters_} clusters"
@@ -96,6 +96,6 @@ def test_the_spread_needs_no_more_rows_in_more_dimensions():
     # 30 pieces of ten rows, of which none has more rows than columns
     for dimension in (12, 30):
         rows, _ = three_directions(dimension, 100, 0.03, 0)
-        model = DirichletProcessMixture(n_burn_in=0, n_samples=1, random_state=0).fit(rows)
+        model = DirichletProcessMixture(n_burn_in=0, n_draws=1, random_state=0).fit(rows)
         # from twice the spread to where the evidence is largest, the root of nu / (nu - p - 1) = (D + 2) / 2
         assert 0.05 < model.spread_ < 0.03 * 1.2 * np.sqrt((dimension + 2) / 2)

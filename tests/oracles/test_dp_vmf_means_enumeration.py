@@ -11,7 +11,7 @@ import pytest
 from armillary import DDPvMFMeans, DPvMFMeans
 from armillary.distributions import geodesic_walk
 from armillary.geometry import sphere
-from armillary.kernels import reference
+from armillary.kernels.rows import reference
 
 BELL = [1, 1, 2, 5, 15, 52, 203, 877]
 
@@ -115,8 +115,8 @@ def test_no_step_beats_the_list(part):
         for _ in range(2):
             is_alive = model.steps_unseen_ + 1 < parameters["max_unseen_steps"]
             ids = model.cluster_ids_[is_alive].tolist()
-            tracks = (model.memory_directions_, model.memory_weights_, model.steps_unseen_ + 1)
-            around = model.memory_directions_[:1] + rng.choice([0.3, 1.5]) * rng.standard_normal((4, 3))
+            tracks = (model.cluster_centers_, model.memory_weights_, model.steps_unseen_ + 1)
+            around = model.cluster_centers_[:1] + rng.choice([0.3, 1.5]) * rng.standard_normal((4, 3))
             rows = unit(around)
             values = subset_values(rows, tuple(part[is_alive] for part in tracks), parameters)
             model.partial_fit(rows)

@@ -15,29 +15,24 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import gammaln, logsumexp
+from tests.making import units
 
 from armillary.distributions import vmf
 from armillary.distributions.log_concentration import DirectionSums, MixturePrior
+from armillary.draws import Stream
+from armillary.engines.select import open_passes
 from armillary.fitting.events import Emitter
 from armillary.fitting.gibbs import DrawnAssignment
 from armillary.geometry import sphere
-from armillary.kernels import reference
-from armillary.kernels.contract import CollapsedRule, CollapsedSums
-from armillary.kernels.cpu import blocks as cpu
-from armillary.kernels.cpu import gibbs
-from armillary.kernels.cpu.bessel import order_tables
-from armillary.models import gibbs_vmf_mixture
-from armillary.models._estimator import open_passes
-from armillary.models.gibbs_vmf_mixture import GibbsDraws, State, draw_log_concentrations, slice_scales
+from armillary.kernels.rows import blocks as cpu
+from armillary.kernels.rows import gibbs, reference
+from armillary.kernels.rows.bessel import order_tables
+from armillary.models.vmf import _gibbs_chain
+from armillary.models.vmf._gibbs_chain import GibbsDraws, State, draw_log_concentrations, slice_scales
 from armillary.points import as_points
-from armillary.random import Stream
+from armillary.rules import CollapsedRule, CollapsedSums
 
 FALSE_ALARM_RATE = 1e-6
-
-
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def clumps(seed, n_rows, dimension):
@@ -224,7 +219,7 @@ def test_the_log_joint_is_that_of_the_model(dimension):
             (resultants**2).sum(axis=1),
             resultants @ prior.mean_direction,
         )
-        found = gibbs_vmf_mixture.objective(State(y, np.ones(4), prior, alpha), sums)
+        found = _gibbs_chain.objective(State(y, np.ones(4), prior, alpha), sums)
         assert found == pytest.approx(log_joint(rows, labels, np.exp(y), prior, alpha), abs=1e-10)
 
 
@@ -238,7 +233,7 @@ def test_the_predictive_of_one_draw_is_a_ratio_of_joints(dimension):
     new = units(rng, 5, dimension)
     draws = draws_of(rows, labels, kappas, prior, alpha)
     with open_passes(as_points(new, "test"), 1, "test") as passes:
-        found = gibbs_vmf_mixture.log_predictive(passes, draws)
+        found = _gibbs_chain.log_predictive(passes, draws)
     for x, value in zip(new, found, strict=True):
         ratios = [
             logsumexp([log_joint(np.vstack([rows, x]), np.append(z, k), kappa, prior, alpha) for k in range(3)])
@@ -256,7 +251,7 @@ def test_the_predictive_integrates_to_one_on_the_circle():
     angles = np.linspace(0.0, 2.0 * np.pi, 2000, endpoint=False)
     circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     with open_passes(as_points(circle, "test"), 2, "test") as passes:
-        density = np.exp(gibbs_vmf_mixture.log_predictive(passes, draws))
+        density = np.exp(_gibbs_chain.log_predictive(passes, draws))
     assert density.mean() * 2.0 * np.pi == pytest.approx(1.0, abs=1e-12)
 
 
@@ -319,7 +314,7 @@ def lockstep_chains(rows, n_components, prior, alpha, *, n_chains, n_burn_in, n_
         for chain in range(n_chains):
             rule = CollapsedRule(kappas[chain], alpha, prior.mean_concentration)
             cpu.gibbs_sweep(rows, numbers, along, tuple(keys[chain]), rule, sums[chain], labels[chain])
-        of_all = gibbs_vmf_mixture.direction_sums(together)
+        of_all = _gibbs_chain.direction_sums(together)
         y = draw_log_concentrations(y, of_all, prior, 3.0 * slice_scales(of_all.counts, prior), generator)
         if sweep >= 0:
             kept[:, sweep] = labels
@@ -345,14 +340,14 @@ def test_many_more_draws_of_the_whole_sampler(n_rows, n_components, dimension):
         open_passes(as_points(rows, "test"), 1, "test") as passes,
         Emitter("test", (), n_rows=n_rows, n_restarts=1, max_steps=1) as emitter,
     ):
-        draws = gibbs_vmf_mixture.sample_posterior(
+        draws = _gibbs_chain.sample_posterior(
             passes,
             prior,
             n_components=n_components,
             weight_concentration=alpha,
             start_labels=np.zeros(n_rows, dtype=np.int32),
             n_burn_in=200,
-            n_samples=n_batches * n_sweeps,
+            n_draws=n_batches * n_sweeps,
             thin=1,
             empirical_bayes=False,
             stream=Stream(5),

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from armillary import Links
-from armillary.kernels.contract import Fate, LinkLog
-from armillary.models import _link_graph
+from armillary.kernels.links.records import Fate, LinkLog
+from armillary.models.links import _link_graph
 
 
 def dot(one, other):
@@ -214,24 +214,24 @@ class PlainLinks:
 
 
 def assert_same_graph(model, plain):
-    order = np.argsort(model.subcluster_numbers_)
+    order = np.argsort(model._subcluster_numbers)
     nodes = sorted(plain.nodes, key=lambda node: node.number)
-    assert model.subcluster_numbers_[order].tolist() == [node.number for node in nodes]
+    assert model._subcluster_numbers[order].tolist() == [node.number for node in nodes]
     assert model.subcluster_ids_[order].tolist() == [node.id for node in nodes]
     assert model.counts_[order].tolist() == [node.k for node in nodes]
-    assert model.last_seen_[order].tolist() == [node.last_seen for node in nodes]
+    assert model._last_seen[order].tolist() == [node.last_seen for node in nodes]
     np.testing.assert_array_equal(model.resultants_[order], [node.v for node in nodes])
-    numbers = model.subcluster_numbers_
+    numbers = model._subcluster_numbers
     is_child = model.subcluster_parents_ >= 0
     ours = {
         frozenset(pair)
         for pair in zip(numbers[is_child].tolist(), numbers[model.subcluster_parents_[is_child]].tolist(), strict=True)
     }
     assert ours == {frozenset((node.number, other.number)) for node in nodes for other in node.edges}
-    is_pinned = is_child & model.is_pinned_
+    is_pinned = is_child & model._is_pinned
     pairs = zip(numbers[is_pinned].tolist(), numbers[model.subcluster_parents_[is_pinned]].tolist(), strict=True)
     assert {frozenset(pair) for pair in pairs} == {frozenset(node.number for node in edge) for edge in plain.pinned}
-    assert (model.next_id_, model.next_subcluster_) == (plain.next_id, plain.next_number)
+    assert (model.next_id_, model._next_subcluster) == (plain.next_id, plain.next_number)
     assert model.n_clusters_ == len({node.id for node in nodes})
 
 
@@ -413,7 +413,7 @@ def test_one_at_a_time_and_in_batches_are_equal():
             rows, thresholds = STREAMS[kind](generator, 60), drawn_thresholds(generator, kind)
             single, batch = Links(*thresholds), Links(*thresholds)
             assert [single.learn_one(x) for x in rows] == batch.fit_predict(rows).tolist()
-            for name in ("resultants_", "subcluster_numbers_", "subcluster_parents_", "history_", "joins_"):
+            for name in ("resultants_", "_subcluster_numbers", "subcluster_parents_", "history_", "_joins"):
                 np.testing.assert_array_equal(getattr(single, name), getattr(batch, name), err_msg=name)
 
 

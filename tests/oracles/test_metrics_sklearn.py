@@ -17,6 +17,7 @@ from sklearn.metrics import (
     silhouette_score,
 )
 from sklearn.metrics.cluster import contingency_matrix
+from tests.making import each
 
 from armillary.metrics import (
     cosine_silhouette_samples,
@@ -67,7 +68,7 @@ def test_matched_accuracy(pair):
     assert matched_accuracy_score(*pair) == table[rows, columns].sum() / table.sum()
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each("seed", range(200))
 def test_matched_accuracy_by_enumeration(seed):
     rng = np.random.default_rng(seed)
     n_classes, n_clusters = rng.integers(1, 6, size=2)

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from tests.making import each
 
-from armillary.kernels import reference_depth
+from armillary.kernels.images import reference as reference_depth
 from armillary.vision import Camera, estimate_normals, make_room_walk, smooth_depth, smooth_normals
 
 CAMERA = Camera(130.0, 135.0, 77.3, 62.1, 160, 120)
@@ -43,9 +44,9 @@ def angles(one, other):
 PLANES = [(0.0, 0.0, -1.0), (0.3, -0.5, -0.8), (0.0, -1.0, -0.05), (-0.9, 0.1, -0.3), (0.7, 0.7, -0.1)]
 
 
-@pytest.mark.parametrize("smoothing", [None, "guided", "bilateral", "total_variation"])
-@pytest.mark.parametrize("holes", [0.0, 0.08])
-@pytest.mark.parametrize("normal", PLANES)
+@each("smoothing", [None, "guided", "bilateral", "total_variation"])
+@each("holes", [0.0, 0.08])
+@each("normal", PLANES)
 def test_planes_are_exact_to_rounding(normal, holes, smoothing):
     normal = np.array(normal) / np.linalg.norm(normal)
     depth = plane_depth(normal, 1.4)

@@ -55,14 +55,14 @@ def test_far_rows_have_the_density_of_the_integral(dimension, concentration, n_e
     model = fitted(dimension, concentration, n_each)
     rows = rows_at(model, [-1.0, 0.0, 0.5, 1.0])
     np.testing.assert_allclose(model.score_samples(rows), by_quadrature(model, rows), atol=1e-6, rtol=0.0)
-    assert len(model.nodes_) <= (50 if n_each == 40 else 80)
+    assert len(model._saved_state.nodes) <= (50 if n_each == 40 else 80)
 
 
 @pytest.mark.parametrize("kind", [{"factors": "factorised"}, {"concentration_posterior": "log_normal"}])
 def test_other_laws_have_tails_too(kind):
     model, joint = fitted(200, 400.0, 40, **kind), fitted(200, 400.0, 40)
     rows = rows_at(model, [-1.0, -0.5, 0.0, 0.5, 1.0])
-    assert model.node_weights_[model.node_weights_ > 0.0].min() < 1e-30
+    assert model._saved_state.node_weights[model._saved_state.node_weights > 0.0].min() < 1e-30
     # laws of other families, of the same rows: near to each other where each has its tail
     np.testing.assert_allclose(model.score_samples(rows), joint.score_samples(rows), atol=12.0)
 
@@ -84,4 +84,4 @@ def test_temporal_components_keep_their_tails():
     rng = np.random.default_rng(0)
     slices = [np.concatenate([vmf.sample(axis, 400.0, 20, rng) for axis in np.eye(100)[:2]]) for _ in range(2)]
     model = TemporalVonMisesFisherMixture(2, random_state=0).fit(np.concatenate(slices), np.repeat([0, 1], 40))
-    assert model.node_weights_[model.node_weights_ > 0.0].min() < 1e-15
+    assert model._saved_state.node_weights[model._saved_state.node_weights > 0.0].min() < 1e-15

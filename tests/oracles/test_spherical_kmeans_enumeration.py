@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
+from tests.making import each
 
 from armillary import SphericalKMeans
 
@@ -56,8 +57,8 @@ def fit(rows, n_clusters, weights, **parameters):
 cases = pytest.mark.parametrize(
     "name", ["uniform", "weighted", "with a row of weight zero", "clumped", "repeated", "antipodal"]
 )
-every_dimension = pytest.mark.parametrize("n_features", [2, 3, 5, 17])
-every_number = pytest.mark.parametrize("n_clusters", [1, 2, 3])
+every_dimension = each("n_features", [2, 3, 5, 17])
+every_number = each("n_clusters", [1, 2, 3])
 
 
 def test_the_list_is_complete():
@@ -88,7 +89,7 @@ def test_no_fit_beats_the_best_partition_and_many_starts_reach_it(name, n_featur
 @cases
 @every_dimension
 @every_number
-@pytest.mark.parametrize("algorithm", ["lloyd", "hamerly"])
+@each("algorithm", ["lloyd", "hamerly"])
 def test_the_best_partition_is_a_fixed_point(name, n_features, n_clusters, algorithm):
     rows, weights = make(name, n_features)
     labellings = partitions(N_ROWS, n_clusters)
@@ -109,7 +110,7 @@ def test_the_best_partition_is_a_fixed_point(name, n_features, n_clusters, algor
 
 @cases
 @every_dimension
-@pytest.mark.parametrize("is_sparse", [False, True], ids=["dense", "csr"])
+@each("is_sparse", [False, True])
 def test_a_fit_is_stable_each_row_nearest_to_its_own_center(name, n_features, is_sparse):
     rows, weights = make(name, n_features)
     for seed in range(20):

@@ -11,21 +11,17 @@ import pytest
 import scipy.sparse as sp
 from scipy import integrate, optimize, special
 from sklearn.exceptions import ConvergenceWarning
+from tests.making import each, units
 
 from armillary import SphericalKMeans, VonMisesFisherMixture
 from armillary.distributions import vmf
+from armillary.draws import Stream
+from armillary.engines.cpu import Passes
 from armillary.fitting.expectation import ExpectationMaximization
-from armillary.fitting.passes import Passes
-from armillary.fitting.workers import Workers
-from armillary.kernels.cpu import blocks as cpu
-from armillary.models import vmf_mixture
+from armillary.kernels.rows import blocks as cpu
+from armillary.models.vmf import vmf_mixture
 from armillary.points import as_points
-from armillary.random import Stream
-
-
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+from armillary.workers import Workers
 
 
 def clumped(rng, n_rows, n_features, n_clumps, spread):
@@ -116,21 +112,21 @@ class NaiveEM:
 
 
 CASES = [
-    pytest.param(3, "tied", "soft", 1.0, id="3-tied-soft"),
-    pytest.param(3, "free", "soft", 1.0, id="3-free-soft"),
-    pytest.param(3, "free", "hard", 2.5, id="3-free-hard"),
-    pytest.param(2, "free", "soft", 0.0, id="2-free-soft-likelihood"),
-    pytest.param(2, "tied", "hard", 1.0, id="2-tied-hard"),
-    pytest.param(20, "tied", "soft", 1.0, id="20-tied-soft"),
-    pytest.param(20, "free", "soft", 0.5, id="20-free-soft"),
-    pytest.param(20, "tied", "hard", 1.0, id="20-tied-hard"),
-    pytest.param(20, "free", "hard", 0.0, id="20-free-hard-likelihood"),
+    (3, "tied", "soft", 1.0),
+    (3, "free", "soft", 1.0),
+    (3, "free", "hard", 2.5),
+    (2, "free", "soft", 0.0),
+    (2, "tied", "hard", 1.0),
+    (20, "tied", "soft", 1.0),
+    (20, "free", "soft", 0.5),
+    (20, "tied", "hard", 1.0),
+    (20, "free", "hard", 0.0),
 ]
 
 
-@pytest.mark.parametrize(("n_features", "concentration", "assignment", "t"), CASES)
-@pytest.mark.parametrize("is_weighted", [False, True], ids=["alike", "weighted"])
-@pytest.mark.parametrize("is_sparse", [False, True], ids=["dense", "csr"])
+@each(("n_features", "concentration", "assignment", "t"), CASES)
+@each("is_weighted", [False, True])
+@each("is_sparse", [False, True])
 def test_every_step_is_that_of_em_written_out(n_features, concentration, assignment, t, is_weighted, is_sparse):
     rng = np.random.default_rng([n_features, len(concentration), len(assignment), 1])
     rows = clumped(rng, 150, n_features, 4, 0.7)
@@ -180,10 +176,10 @@ def test_every_step_is_that_of_em_written_out(n_features, concentration, assignm
 # -------------------------------------------------------------------------------------------------- one component
 
 
-@pytest.mark.parametrize("n_features", [2, 3, 20, 300])
-@pytest.mark.parametrize("concentration", ["tied", "free"])
-@pytest.mark.parametrize("assignment", ["soft", "hard"])
-@pytest.mark.parametrize("form", ["dense", "csr", "float32"])
+@each("n_features", [2, 3, 20, 300])
+@each("concentration", ["tied", "free"])
+@each("assignment", ["soft", "hard"])
+@each("form", ["dense", "csr", "float32"])
 def test_one_component_is_the_maximum_likelihood_fit(n_features, concentration, assignment, form):
     rng = np.random.default_rng(n_features)
     rows = clumped(rng, 120, n_features, 1, 0.8)
@@ -238,7 +234,7 @@ def fixed_point(rows, weights, n_components, parameters, n_steps=160):
     """The state after many steps of the model's own EM, whatever the stopping rule says."""
     model = VonMisesFisherMixture(n_components, random_state=0, **parameters)
     points = as_points(rows, "test", weights)
-    checked = vmf_mixture.Parameters.check(model, points)
+    checked = vmf_mixture.Parameters.check(model.get_params(), points, "Model")
     with Workers(1) as workers:
         passes = Passes(points, cpu, workers)
         chain = ExpectationMaximization(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.integrate import cumulative_trapezoid
 from scipy.stats import beta, chi2, norm
+from tests.making import each
 
 from armillary.distributions import vmf
 from armillary.geometry import sphere
@@ -92,8 +93,8 @@ def angle_distance(dimension, k, kind=np.random.Generator):
     return distance(sphere.angle(draws, mean), angle_cdf(dimension, k))
 
 
-@pytest.mark.parametrize("dimension", DIMENSIONS)
-@pytest.mark.parametrize("k", [0.0, 0.5, 7.0, 100.0, 3e3, 1e5])
+@each("dimension", DIMENSIONS)
+@each("k", [0.0, 0.5, 7.0, 100.0, 3e3, 1e5])
 def test_angle_to_the_mean(dimension, k):
     assert angle_distance(dimension, k) < 1.0, f"seed {SEED}"
 
@@ -140,9 +141,9 @@ def poles(dimension):
     return [a_mean(dimension), -a_mean(dimension), ends[-1], -ends[-1], ends[0]]
 
 
-@pytest.mark.parametrize("dimension", [3, 5, 20, 128])
-@pytest.mark.parametrize("k", [0.5, 1e3])
-@pytest.mark.parametrize("pole", range(5))
+@each("dimension", [3, 5, 20, 128])
+@each("k", [0.5, 1e3])
+@each("pole", range(5))
 def test_directions_across_the_mean_are_uniform(dimension, k, pole):
     assert direction_distance(dimension, k, poles(dimension)[pole]) < 1.0, f"seed {SEED}"
 

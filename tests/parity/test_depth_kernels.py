@@ -6,14 +6,15 @@ import math
 
 import numpy as np
 import pytest
+from tests.making import each
 
-from armillary.fitting.workers import Workers
-from armillary.kernels import reference_depth
-from armillary.kernels.cpu import depth as kernels
-from armillary.kernels.cpu import rays
+from armillary.kernels.images import depth as kernels
+from armillary.kernels.images import rays
+from armillary.kernels.images import reference as reference_depth
 from armillary.vision import Camera, estimate_normals, make_room_walk, smooth_depth, smooth_normals
 from armillary.vision.camera import FARTHEST, NEAREST
 from armillary.vision.smoothing import guided
+from armillary.workers import Workers
 
 # rows, columns: odd and even, below a window, one band and several
 SIZES = [(1, 1), (1, 9), (7, 1), (2, 2), (3, 5), (8, 13), (33, 40), (70, 51)]
@@ -53,9 +54,9 @@ def test_inverse_depth(dtype):
     np.testing.assert_array_equal(found > 0.0, expected > 0.0)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 2e-5), (np.float64, 2e-7)])
-@pytest.mark.parametrize("radius", [1, 2, 4, 9])
-@pytest.mark.parametrize("size", SIZES)
+@each(("dtype", "tolerance"), [(np.float32, 2e-5), (np.float64, 2e-7)])
+@each("radius", [1, 2, 4, 9])
+@each("size", SIZES)
 def test_normals(size, radius, dtype, tolerance):
     w = surface(np.random.default_rng(radius), *size, dtype)
     camera = camera_of(w)
@@ -72,9 +73,9 @@ def test_normals(size, radius, dtype, tolerance):
         assert 0.1 < is_valid.mean() < 0.9  # the case tests something
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 2e-6), (np.float64, 1e-9)])
-@pytest.mark.parametrize("radius", [1, 2, 4, 7])
-@pytest.mark.parametrize("size", SIZES)
+@each(("dtype", "tolerance"), [(np.float32, 2e-6), (np.float64, 1e-9)])
+@each("radius", [1, 2, 4, 7])
+@each("size", SIZES)
 def test_guided_filter(size, radius, dtype, tolerance):
     w = surface(np.random.default_rng(radius), *size, dtype)
     with Workers(1) as workers:

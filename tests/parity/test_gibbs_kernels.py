@@ -10,23 +10,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.making import units
 
 from armillary.distributions import bessel
-from armillary.kernels import reference
-from armillary.kernels.contract import CollapsedRule, CollapsedSums
-from armillary.kernels.cpu import blocks as cpu
-from armillary.kernels.cpu.bessel import log_h, order_tables
+from armillary.kernels.rows import blocks as cpu
+from armillary.kernels.rows import reference
+from armillary.kernels.rows.bessel import log_h, order_tables
 from armillary.points import SparseBlock
+from armillary.rules import CollapsedRule, CollapsedSums
 
 DIMENSIONS = (2, 3, 4, 5, 10, 20, 31, 32, 33, 128, 384, 1536, 20733, 53975, 100_000)
 
 every_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=lambda dtype: dtype.__name__)
 every_shape = pytest.mark.parametrize(("dimension", "n_components"), [(2, 2), (3, 5), (7, 1), (18, 9), (300, 4)])
-
-
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def csr_block(rows):

@@ -15,16 +15,21 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy import stats
+from tests.making import each, units
 
 from armillary.exceptions import ParameterError
-from armillary.kernels import contract, reference
-from armillary.kernels.contract import AffineRule, AngleBounds
-from armillary.kernels.cpu import blocks as cpu
-from armillary.kernels.cpu import choose, dense, sparse
-from armillary.kernels.cpu.exponential import exp_nonpositive
-from armillary.kernels.cpu.philox import philox, uniform
+from armillary.kernels.rows import blocks as cpu
+from armillary.kernels.rows import choose, contract, dense, reference, sparse
+from armillary.kernels.rows.contract import AngleBounds
+from armillary.kernels.rows.exponential import exp_nonpositive
+from armillary.kernels.rows.philox import philox, uniform
 from armillary.kernels.select import kernels_for
 from armillary.points import SparseBlock
+from armillary.rules import AffineRule
+from armillary.sums import whole
+
+# of sums up to 2^11
+ROUNDER = whole.rounder(40)
 
 U32, U64 = 2.0**-24, 2.0**-53  # half units in the last place
 DIMENSIONS = (2, 3, 5, 16, 17, 40, 300)
@@ -35,13 +40,8 @@ DTYPES = (np.float32, np.float64)
 N_ROWS = 256 + 7  # a tile, and a tail that does not fill the four banks either; test_any_number_of_rows has more
 
 every_shape = pytest.mark.parametrize("dimension", DIMENSIONS)
-every_kind = pytest.mark.parametrize("kind", KINDS)
-every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.__name__)
-
-
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+every_kind = each("kind", KINDS)
+every_dtype = each("dtype", DTYPES)
 
 
 def sparse_block(rows):
@@ -223,7 +223,7 @@ def test_any_number_of_rows(n_rows, dimension, kind):
     np.testing.assert_array_equal(labels, defined_scores(rows, rule).argmax(axis=1))
     assert n_changed == n_rows
     sums = np.zeros(5), np.zeros((5, dimension))
-    cpu.add_rows(block, None, labels, np.ones(5, bool), *sums)
+    cpu.add_rows(block, None, labels, np.ones(5, bool), *sums, ROUNDER)
     np.testing.assert_array_equal(sums[0], np.bincount(labels, minlength=5))
     soft = np.zeros(5), np.zeros((5, dimension))
     cpu.add_soft(block, cpu.prepare(rule), None, *soft)
@@ -403,9 +403,9 @@ def test_reference_bounded_labels_are_plain_labels():
 # ---------------------------------------------------------------------------------------------------------- sums
 
 
-def hard_sums(kernels, block, weights, labels, is_wanted, dimension, start):
+def hard_sums(kernels, block, weights, labels, is_wanted, dimension, start, rounder=ROUNDER):
     counts, resultants = np.full(len(is_wanted), start), np.full((len(is_wanted), dimension), start)
-    kernels.add_rows(block, weights, labels, is_wanted, counts, resultants)
+    kernels.add_rows(block, weights, labels, is_wanted, counts, resultants, rounder)
     return counts, resultants
 
 
@@ -447,9 +447,10 @@ def test_float32_rows_are_summed_in_float64(dimension, kind):
     rows[:, 0] = np.abs(rows[:, 0])
     block = sparse_block(rows) if kind == "csr" else rows
     labels, one = np.zeros(4000, np.int32), np.ones(1, bool)
-    _, resultants = hard_sums(cpu, block, None, labels, one, dimension, 0.0)
+    q = whole.exponent(4000)
+    _, resultants = hard_sums(cpu, block, None, labels, one, dimension, 0.0, whole.rounder(q))
     exact = np.array([math.fsum(column) for column in rows.T.astype(np.float64)])
-    bound = 4000 * U64 * np.abs(rows).sum(axis=0, dtype=np.float64)
+    bound = 4000 * (U64 * np.abs(rows).sum(axis=0, dtype=np.float64) + 2.0 ** (-q - 1))
     assert (np.abs(resultants[0] - exact) <= bound).all()
     in_float32 = np.cumsum(rows, axis=0, dtype=np.float32)[-1]  # what a float32 sum would give
     assert (np.abs(in_float32 - exact) > bound).any()
@@ -477,7 +478,7 @@ def test_sparse_sums_are_those_of_one_row_after_the_other(dtype, is_weighted):
     for is_wanted in ([True, True, True], [False, True, False], [False, False, False]):
         is_wanted = np.array(is_wanted)
         found, defined = ([np.full(n_clusters, 0.5), np.full((n_clusters, dimension), 0.5)] for _ in range(2))
-        cpu.add_rows(block, given, labels, is_wanted, *found)
+        cpu.add_rows(block, given, labels, is_wanted, *found, 0.0)
         kept = (labels >= 0) & is_wanted[labels]
         add_one_by_one(rows[kept], weights[kept], labels[kept], *defined)
         for one, other in zip(found, defined, strict=True):
@@ -506,7 +507,7 @@ def test_slopes_are_vectors_that_much_longer(dimension, dtype, kind):
     for rule in (AffineRule(directions, offsets, slopes=slopes), AffineRule(slopes[:, None] * directions, offsets)):
         assert rule.shape == (5, dimension)
         prepared = cpu.prepare(rule)
-        bits = [bits_of(block, prepared, weights, N_ROWS) for bits_of in (softmax_bits, soft_bits, drawn_bits)]
+        bits = [bits_of(block, prepared, weights, N_ROWS) for bits_of in (softmax_bits, soft_bits)]
         if kind == "csr":
             assert "vectors" not in vars(prepared)  # a K x D array that the softmax of sparse rows does without
         bits.append(assign(block, rule, from_nowhere(rows))[0].tobytes())
@@ -637,9 +638,6 @@ def test_a_hopeless_cluster_gets_nothing_and_no_nan(dimension, dtype, kind, gap)
     assert not counts[[1, 3]].any()
     assert not resultants[[1, 3]].any()
     assert np.isfinite(resultants).all()
-    labels = from_nowhere(rows)
-    cpu.assign_draw(block, prepared, None, (1, 2), 0, labels)
-    assert set(labels) == {0, 2}
     np.testing.assert_array_equal(assign(block, rule, from_nowhere(rows))[0], defined_scores(rows, rule).argmax(axis=1))
 
 
@@ -743,53 +741,6 @@ def test_uniforms_of_both_implementations_are_equal():
         assert len(np.unique(wanted)) == len(rows)  # also across the 32-bit edge of the counter
 
 
-@every_shape
-@every_dtype
-@every_kind
-@pytest.mark.parametrize("is_weighted", [False, True], ids=["alike", "weighted"])
-def test_draws_are_the_reference_draws(dimension, dtype, kind, is_weighted):
-    for n_clusters in CLUSTERS:
-        rng = np.random.default_rng([22, dimension, n_clusters])
-        block, rows = make_rows(rng, N_ROWS, dimension, dtype, kind)
-        weights = rng.gamma(1.0, size=N_ROWS) if is_weighted else None
-        heavy = N_ROWS if weights is None else weights.sum()
-        key, first_row = (123456789, 987654321), 2**32 - 100
-        n_doubtful = 0
-        for rule in rules(rng, n_clusters, dimension):
-            labels, wanted = from_nowhere(rows), from_nowhere(rows)
-            evidence = cpu.assign_draw(block, cpu.prepare(rule), weights, key, first_row, labels)
-            wanted_evidence = reference.assign_draw(block, rule, weights, key, first_row, wanted)
-            doubt = soft_doubt(kind, rows, rule)
-            table = np.empty((N_ROWS, n_clusters))
-            reference.responsibilities(block, rule, table, np.empty(N_ROWS))
-            uniforms = reference.philox_uniform(key, first_row + np.arange(N_ROWS))
-            edges = np.cumsum(table, axis=1)[:, :-1]
-            room = np.abs(edges - uniforms[:, None]).min(axis=1, initial=np.inf)
-            # a cumulative sum of responsibilities p has an error of at most 2 doubt p (1 - p)
-            is_clear = room > doubt + 1e-14
-            np.testing.assert_array_equal(labels[is_clear], wanted[is_clear])
-            assert abs(evidence - wanted_evidence) <= heavy * (doubt + 1e-13 * (1.0 + size_of(rule)))
-            n_doubtful += np.count_nonzero(~is_clear)
-        assert n_doubtful <= 0.1 * 6 * N_ROWS  # the exception stays one
-
-
-@every_kind
-@pytest.mark.parametrize("dimension", [3, 17])
-def test_a_row_has_its_draw_wherever_it_is_cut(dimension, kind):
-    rng = np.random.default_rng([23, dimension])
-    _, rows = make_rows(rng, 300, dimension, np.float64, kind)
-    block_of = sparse_block if kind == "csr" else np.asarray
-    prepared = cpu.prepare(make_rule(rng, 5, dimension, 3.0, True))
-    whole, parts = from_nowhere(rows), from_nowhere(rows)
-    cpu.assign_draw(block_of(rows), prepared, None, (5, 6), 40, whole)
-    for start, stop in ((0, 1), (1, 130), (130, 300)):
-        cpu.assign_draw(block_of(rows[start:stop]), prepared, None, (5, 6), 40 + start, parts[start:stop])
-    np.testing.assert_array_equal(parts, whole)
-    other = from_nowhere(rows)
-    cpu.assign_draw(block_of(rows), prepared, None, (5, 7), 40, other)
-    assert (other != whole).any()
-
-
 FALSE_ALARM = 1e-6  # of each chi-square test below; keys are fixed, so a test that passes goes on passing
 
 
@@ -798,29 +749,6 @@ def chi_square(labels, probabilities):
     seen = np.bincount(labels, minlength=len(probabilities))
     expected = len(labels) * probabilities
     return ((seen - expected) ** 2 / expected).sum() / stats.chi2.isf(FALSE_ALARM, len(probabilities) - 1)
-
-
-@every_dtype
-@every_kind
-@pytest.mark.parametrize("dimension", [3, 17])
-def test_draws_have_the_frequencies_of_the_responsibilities(dimension, kind, dtype):
-    n_rows, key = 40_000, (20240607, 4)
-    row = np.zeros(dimension, dtype)
-    row[0] = 1.0
-    rows = np.tile(row, (n_rows, 1))
-    block = sparse_block(rows) if kind == "csr" else rows
-    vectors = np.zeros((5, dimension))
-    vectors[:, 0] = -0.3, 0.1, 0.9, -1.0, 0.4
-    offsets = np.array([0.5, 0.0, -1.0, 0.2, -2.0])
-    labels = from_nowhere(rows)
-    cpu.assign_draw(block, cpu.prepare(AffineRule(vectors, offsets)), None, key, 0, labels)
-    logits = vectors[:, 0] + offsets
-    probabilities = np.exp(logits) / np.exp(logits).sum()
-    assert chi_square(labels, probabilities) < 1.0, key
-    # planted: draws that forget the offsets, and draws at a temperature of 1.1
-    for wrong in (vectors[:, 0], logits / 1.1):
-        cpu.assign_draw(block, cpu.prepare(AffineRule(vectors * 0.0, wrong)), None, key, 0, labels)
-        assert chi_square(labels, probabilities) > 1.0, key
 
 
 def test_uniforms_of_consecutive_rows_are_uniform_and_independent():
@@ -835,22 +763,12 @@ def test_uniforms_of_consecutive_rows_are_uniform_and_independent():
     assert chi_square(8 * stuck[0::2] + stuck[1::2], np.full(64, 1 / 64)) > 1.0, key
 
 
-def test_a_uniform_beyond_the_rounded_sum_takes_the_last_cluster_with_weight(monkeypatch):
+def test_a_uniform_beyond_the_rounded_sum_takes_the_last_cluster_with_weight():
     # thirds add up to 1 - 2^-53 or so; a uniform above the sum must not fall back to cluster 0
     responsibilities = np.array([0.3, 0.3, 0.4 - 2.0**-50, 0.0])
     assert choose.draw_label(responsibilities, 1.0 - 2.0**-53) == 2
     assert choose.draw_label(responsibilities, 0.3) == 1
     assert choose.draw_label(np.array([1.0]), 1.0 - 2.0**-53) == 0
-
-    def short(rows, rule, out, log_evidence):
-        out[:] = responsibilities
-        log_evidence[:] = 0.0
-
-    monkeypatch.setattr(reference, "responsibilities", short)
-    monkeypatch.setattr(reference, "philox_uniform", lambda key, numbers: np.full(len(numbers), 1.0 - 2.0**-53))
-    labels = np.full(1, -1, np.int32)
-    reference.assign_draw(np.ones((1, 2)), AffineRule(np.zeros((4, 2)), np.zeros(4)), None, (0, 0), 0, labels)
-    assert labels[0] == 2
 
 
 # ------------------------------------------------------------------------------------------------- equal bits
@@ -863,13 +781,8 @@ def soft_bits(block, prepared, weights, n_rows):
 
 def hard_bits(block, prepared, weights, n_rows):
     sums = np.zeros(6), np.zeros(prepared.rule.shape)
-    cpu.add_rows(block, weights, (np.arange(n_rows) % 6).astype(np.int32), np.ones(6, bool), *sums)
+    cpu.add_rows(block, weights, (np.arange(n_rows) % 6).astype(np.int32), np.ones(6, bool), *sums, ROUNDER)
     return sums[0].tobytes(), sums[1].tobytes()
-
-
-def drawn_bits(block, prepared, weights, n_rows):
-    labels = np.empty(n_rows, np.int32)
-    return cpu.assign_draw(block, prepared, weights, (1, 2), 0, labels), labels.tobytes()
 
 
 def softmax_bits(block, prepared, weights, n_rows):
@@ -880,7 +793,7 @@ def softmax_bits(block, prepared, weights, n_rows):
 
 @pytest.mark.parametrize("dimension", [3, 16, 17])
 @every_kind
-@pytest.mark.parametrize("bits_of", [soft_bits, hard_bits, drawn_bits, softmax_bits])
+@pytest.mark.parametrize("bits_of", [soft_bits, hard_bits, softmax_bits])
 def test_bits_do_not_depend_on_where_arrays_lie(dimension, kind, bits_of):
     # A compiled loop can have two versions, chosen by whether its arrays seem to overlap. Where a sum that may be
     # regrouped shares a loop with a store, the choice shows: in 1 call of 60, once, by the luck of the heap.
@@ -923,12 +836,13 @@ def test_labels_and_sums_in_one_reading_are_those_of_two(dimension, dtype):
                 labels, changed = before.copy(), np.zeros(n_clusters, np.int64)
                 counts, resultants = np.zeros(n_clusters), np.zeros((n_clusters, dimension))
                 prepared = kernels.prepare(rule)
-                n_changed = kernels.assign_and_add(rows, prepared, weights, labels, changed, counts, resultants)
+                sums = counts, resultants
+                n_changed = kernels.assign_and_add(rows, prepared, weights, labels, changed, *sums, ROUNDER)
                 outcomes.append((n_changed, labels, changed, counts, resultants))
             labels, changed = before.copy(), np.zeros(n_clusters, np.int64)
             counts, resultants = np.zeros(n_clusters), np.zeros((n_clusters, dimension))
             n_changed = cpu.assign_best(rows, cpu.prepare(rule), labels, changed)
-            cpu.add_rows(rows, weights, labels, np.ones(n_clusters, np.bool_), counts, resultants)
+            cpu.add_rows(rows, weights, labels, np.ones(n_clusters, np.bool_), counts, resultants, ROUNDER)
             fused, slow = outcomes
             assert fused[0] == slow[0] == n_changed
             for one, other in zip(fused[1:], (labels, changed, counts, resultants), strict=True):

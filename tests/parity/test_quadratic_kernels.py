@@ -7,20 +7,17 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from tests.making import each, units
 
-from armillary.distributions import inverse_wishart
+from armillary.distributions import inverse_wishart, tangent_gaussian
 from armillary.distributions.components import joined
 from armillary.distributions.gaussian_component import GaussianComponent
 from armillary.distributions.tangent_component import TangentComponent
 from armillary.fitting.dirichlet_process import score_rule
-from armillary.kernels import reference
-from armillary.kernels.contract import AffineRule, Anchors
-from armillary.kernels.cpu import blocks as cpu
-
-
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+from armillary.kernels.rows import blocks as cpu
+from armillary.kernels.rows import reference
+from armillary.rules import AffineRule, Anchors
+from armillary.sums import whole
 
 
 def rule_of(kind, n_features, n_clusters, rng, volume_factor=True):
@@ -82,10 +79,10 @@ def test_anchors_are_the_rows_of_lowest_priority():
             np.testing.assert_array_equal(anchors.priorities, priorities[expected])
 
 
-@pytest.mark.parametrize("volume_factor", [True, False])
-@pytest.mark.parametrize("n_features", [2, 3, 8])
-@pytest.mark.parametrize("kind", [*KINDS, "affine"])
-@pytest.mark.parametrize("is_anchored", [True, False])
+@each("volume_factor", [True, False])
+@each("n_features", [2, 3, 8])
+@each("kind", [*KINDS, "affine"])
+@each("is_anchored", [True, False])
 def test_draws_equal_the_reference(kind, n_features, volume_factor, is_anchored):
     rng = np.random.default_rng(n_features)
     rule = rule_of(kind, n_features, 6, rng, volume_factor)
@@ -160,16 +157,28 @@ def test_sums_in_tangent_spaces_equal_the_reference(n_features, with_scatter, dt
     # pieces of near rows alone, of all kinds, and of one row; rows are met in any order, and again
     numbers = np.concatenate([np.arange(600), rng.permutation(len(rows)), [4]]).astype(np.int32)
     edges = np.array([0, 600, len(numbers) - 1, len(numbers)])
+    q = whole.exponent(len(numbers))
+    rounders = np.array([whole.two_limbs(q, bound) for bound in tangent_gaussian.sum_bounds(n_features)])
     for weights in (None, rng.random(len(numbers))):
         wanted = {"with_scatter": with_scatter, "with_curvature": True}
-        found = cpu.tangent_sums(rows, numbers, edges, bases, weights, **wanted)
-        expected = reference.tangent_sums(rows, numbers, edges, bases, weights, **wanted)
-        for ours, theirs in zip(found, expected, strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9 if dtype == np.float64 else 1e-5)
+        found = cpu.tangent_sums(rows, numbers, edges, bases, weights, rounders, **wanted)
+        expected = reference.tangent_sums(rows, numbers, edges, bases, weights, rounders, **wanted)
+        ours, theirs = tangent_gaussian.from_limbs(found, bases), tangent_gaussian.from_limbs(expected, bases)
+        plain = [
+            tangent_gaussian.row_sums(
+                rows[numbers[start:stop]].astype(np.float64),
+                base,
+                None if weights is None else weights[start:stop],
+                **wanted,
+            )
+            for base, (start, stop) in zip(bases, pairwise(edges), strict=True)
+        ]
+        for one, other, field in zip(ours, theirs, zip(*plain, strict=True), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-9 if dtype == np.float64 else 1e-5)
+            np.testing.assert_allclose(other, np.array(field), rtol=1e-12, atol=1e-12)
         # a piece alone has the bits that it has among others
-        alone = cpu.tangent_sums(rows, numbers, edges[1:3], bases[1:2], weights, **wanted)
-        for ours, theirs in zip(found, alone, strict=True):
-            np.testing.assert_array_equal(ours[1], theirs[0])
+        alone = cpu.tangent_sums(rows, numbers, edges[1:3], bases[1:2], weights, rounders, **wanted)
+        np.testing.assert_array_equal(found[1], alone[0])
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from armillary import SphericalKMeans, VonMisesFisherMixture
-from armillary.fitting import passes
+from armillary.engines import cpu
 
 FITTED = ("labels_", "cluster_centers_", "counts_", "resultants_", "objective_", "inertia_", "n_iter_")
 ALGORITHMS = ("lloyd", "hamerly")
@@ -152,7 +152,7 @@ def test_mixtures_of_csr_rows_have_equal_bits_with_any_threads_and_agree_for_any
         return [np.asarray(getattr(model, name)) for name in names]
 
     whole = fitted(1)
-    monkeypatch.setattr(passes, "_SHARES_AT_ONCE", 1_000)  # nine blocks
+    monkeypatch.setattr(cpu, "_SHARES_AT_ONCE", 1_000)  # nine blocks
     cut = fitted(1)
     for n_threads in (2, 3):
         assert [array.tobytes() for array in fitted(n_threads)] == [array.tobytes() for array in cut]
@@ -256,7 +256,7 @@ def test_order_within_rows_changes_labels_at_ties_of_float64_at_most():
     centers = normalised(rng.random((3, 6)), np.float64)
     centers = np.concatenate([centers, centers * (1 + 2e-16), centers[:, ::-1] * (1 - 1e-9)])
     model = fit(rows)
-    model.cluster_centers_ = centers
+    model.cluster_centers_, model.offsets_ = centers, np.zeros(len(centers))
     csr = sp.csr_array(rows)
     wanted = model.predict(rows)
     np.testing.assert_array_equal(model.predict(csr), wanted)

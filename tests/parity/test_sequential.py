@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from armillary.engines.cpu import Passes
 from armillary.fitting import optimistic
 from armillary.fitting.optimistic import Opening, SequentialAssignment
-from armillary.fitting.passes import Passes
-from armillary.fitting.workers import Workers
-from armillary.kernels import reference
+from armillary.kernels.rows import reference
 from armillary.kernels.select import kernels_for
-from armillary.models import ddp_vmf_means
+from armillary.models.means import ddp_vmf_means
 from armillary.points import as_points
+from armillary.workers import Workers
 
 ANGLES = [0.3, 0.7, np.pi / 3, np.pi / 2, 1.8, 2.5, np.pi]
 
@@ -66,13 +66,18 @@ def shrink_windows(rng, monkeypatch):
 def check_sweeps(rng, points, directions, opening, *, device, is_bounded, has_company, note):
     """Six sweeps against the definition, now and then from arbitrary labels."""
     n_tracks = 0 if opening.memory is None else len(directions)
-    assignment = SequentialAssignment(points.n_rows, is_bounded=is_bounded)
+    everyone = np.arange(points.n_rows)
+    start = None
     if len(directions) and not has_company and not n_tracks and rng.random() < 0.8:
-        assignment.labels[:] = rng.integers(0, len(directions), points.n_rows)
+        start = rng.integers(0, len(directions), points.n_rows)
     with Workers(int(rng.integers(1, 3))) as workers:
         passes = Passes(points, kernels_for(device), workers)
+        assignment = SequentialAssignment(passes, "hamerly" if is_bounded else "lloyd")
+        labels = assignment.labels
+        if start is not None:
+            assignment.begin_with(everyone, start)
         for number in range(6):
-            before = assignment.labels.copy()
+            before = labels.to_host().copy()
             rows = points.block(0, points.n_rows)
             expected, expected_directions = reference.one_by_one(
                 rows,
@@ -84,12 +89,12 @@ def check_sweeps(rng, points, directions, opening, *, device, is_bounded, has_co
                 max_open=opening.max_open,
                 memory=opening.memory,
             )
-            sweep = assignment.sweep_in_order(passes, directions, opening, has_company=has_company)
+            sweep = assignment.sweep_in_order(directions, opening, has_company=has_company)
             message = f"{note}, sweep {number}"
-            np.testing.assert_array_equal(assignment.labels, expected, err_msg=message)
+            np.testing.assert_array_equal(labels.to_host(), expected, err_msg=message)
             np.testing.assert_array_equal(sweep.directions, expected_directions, err_msg=message)
-            assert not sweep.is_still or np.array_equal(before, assignment.labels), message
-            sums = passes.sums(assignment.labels, len(sweep.directions))
+            assert not sweep.is_still or np.array_equal(before, labels.to_host()), message
+            sums = passes.sums(labels.to_host(), len(sweep.directions))
             np.testing.assert_array_equal(sweep.statistics.counts, sums.counts, err_msg=message)
             np.testing.assert_array_equal(sweep.statistics.resultants, sums.resultants, err_msg=message)
             is_kept = sums.counts > 0.0
@@ -98,9 +103,8 @@ def check_sweeps(rng, points, directions, opening, *, device, is_bounded, has_co
             directions = sums.select(is_kept).directions(otherwise=sweep.directions[is_kept])
             has_company = False
             if rng.random() < 0.3:
-                assignment.labels[:] = rng.integers(0, len(directions), points.n_rows)
-                assignment.forget_bounds()
-                is_kept = np.bincount(assignment.labels, minlength=len(directions)) > 0
+                assignment.begin_with(everyone, rng.integers(0, len(directions), points.n_rows))
+                is_kept = labels.sizes(len(directions)) > 0
                 is_kept[:n_tracks] = True
                 assignment.keep(is_kept)
                 directions = directions[is_kept]
@@ -149,7 +153,7 @@ def draw_tracks(rng, points):
         rng.integers(1, min(most, 60.0), n_tracks),
         next_id=n_tracks,
     )
-    return state, ddp_vmf_means.Parameters.check(model, points)
+    return state, ddp_vmf_means.Parameters.check(model.get_params(), points, "Model")
 
 
 def check_revivals(seed, device, monkeypatch):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from armillary import DirichletProcessMixture
-from armillary.fitting.numbered_rows import SetMemory, memory_for
-from armillary.models import _dirichlet_process_fit
+from armillary.engines import cpu_sets
+from armillary.engines.cpu_sets import SetMemory, memory_for
 
 CASES = [
     ("tangent_gaussian", "split_merge", 6),
@@ -26,7 +26,7 @@ def fitted(component, sampler, n_rows, seed):
     rows = rng.standard_normal((n_rows, 3))
     rows[: n_rows // 2] += 2.0
     model = DirichletProcessMixture(
-        component, sampler=sampler, spread_prior=0.3, n_components=20, n_burn_in=2, n_samples=10, random_state=seed
+        component, sampler=sampler, spread_prior=0.3, n_components=20, n_burn_in=2, n_draws=10, random_state=seed
     )
     return model.fit(rows)
 
@@ -34,11 +34,11 @@ def fitted(component, sampler, n_rows, seed):
 @pytest.mark.parametrize(("component", "sampler", "n_rows"), CASES)
 def test_a_memory_changes_no_bit(component, sampler, n_rows, monkeypatch):
     with_memory = fitted(component, sampler, n_rows, 1)
-    monkeypatch.setattr(_dirichlet_process_fit, "memory_for", lambda _: None)
+    monkeypatch.setattr(cpu_sets, "memory_for", lambda _: None)
     without = fitted(component, sampler, n_rows, 1)
     np.testing.assert_array_equal(with_memory.trace_, without.trace_)
     np.testing.assert_array_equal(with_memory.sample_labels_, without.sample_labels_)
-    np.testing.assert_array_equal(with_memory.chain_pivots_, without.chain_pivots_)
+    np.testing.assert_array_equal(with_memory._saved_state.chain_pivots, without._saved_state.chain_pivots)
 
 
 def test_only_few_rows_are_remembered():
@@ -56,6 +56,6 @@ def test_a_memory_finds_what_is_new_and_forgets_when_full(monkeypatch):
     assert memory.recall(["a", "b"], make) == [0, 10]
     assert memory.recall(["b", "c"], make) == [10, 10]
     assert asked == [[0, 1], [1]]
-    monkeypatch.setattr("armillary.fitting.numbered_rows._MOST_REMEMBERED", 3)
+    monkeypatch.setattr("armillary.engines.cpu_sets._MOST_REMEMBERED", 3)
     assert memory.recall(["a", "d"], make) == [0, 10]
     assert asked[-1] == [0, 1]

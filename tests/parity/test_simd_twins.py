@@ -19,7 +19,9 @@ import numpy as np
 import pytest
 from llvmlite import binding
 
-from armillary.kernels.cpu import exponential, nearest, simd, stretch
+from armillary.kernels import crew
+from armillary.kernels.rows import exponential, nearest, simd, softmax, stretch
+from armillary.sums import whole
 
 F32, F64 = np.float32, np.float64
 OTHERS = {"without AVX-512": "haswell", "without AVX2": "generic"}
@@ -50,19 +52,23 @@ def rows_of(seed, shape, dtype=F64):
 
 
 def add_to_line(dtype, dimension):
-    rows, lines = rows_of(1, (9, dimension), dtype), rows_of(2, (2, simd.line_length(dimension)))
+    rows = rows_of(1, (9, dimension), dtype)
+    lines = np.arange(2 * simd.line_length(dimension)).reshape(2, -1)
     weights = rows_of(3, 9)
 
+    rounder = whole.rounder(40)
+
     @numba.njit
-    def vectors(rows, weights, lines):
+    def vectors(rows, weights, rounder, lines):
         for i in range(rows.shape[0]):
-            simd.add_to_line(rows, i, dimension, weights[i], lines, i % 2)
+            simd.add_to_line(rows, i, dimension, weights[i], rounder, lines, i % 2)
 
     expected = lines.copy()
+    padding = [0.0] * (lines.shape[1] - dimension - 1)
     for i, row in enumerate(rows):
-        for d, value in enumerate([*row, 1.0]):
-            expected[i % 2, d] = fused(value, weights[i], expected[i % 2, d], F64)
-    vectors(rows, weights, lines)
+        values = np.array([*row, 1.0, *padding], F64) * weights[i] + rounder
+        expected[i % 2] += values.view(np.int64)  # modulo 2^64
+    vectors(rows, weights, rounder, lines)
     assert_same_bits(lines, expected)
     return vectors
 
@@ -171,34 +177,35 @@ def score_row(dtype, n_columns):
     return vectors
 
 
-def score_lanes(together):
-    tile, table = rows_of(15, (7, simd.LANES), F32), rows_of(16, (12, 7), F32)
+def score_lanes(n_tiles, together):
+    n_rows = n_tiles * simd.LANES
+    tiles, table = rows_of(15, (n_tiles, 7, simd.LANES), F32), rows_of(16, (12, 7), F32)
     listed, level = np.arange(12, dtype=np.int32)[::-1].copy(), rows_of(17, 12, F32)
-    best = np.full(simd.LANES, -np.inf, F32), np.full(simd.LANES, -np.inf, F32), np.zeros(simd.LANES, np.int32)
+    best = np.full(n_rows, -np.inf, F32), np.full(n_rows, -np.inf, F32), np.zeros(n_rows, np.int32)
 
     @numba.njit
-    def vectors(tile, table, listed, level, top, second, label):
-        simd.score_lanes(tile, table, listed, level, 2, together, top, second, label)
+    def vectors(tiles, table, listed, level, top, second, label):
+        simd.score_lanes(tiles, n_tiles, table, listed, level, 2, together, top, second, label)
 
     top, second, label = (values.copy() for values in best)
     for position in range(2, 2 + together):
-        for r in range(simd.LANES):
+        for r in range(n_rows):
             score = F32(0.0)
             for d in range(7):
-                score = fused(table[listed[position], d], tile[d, r], score, F32)
+                score = fused(table[listed[position], d], tiles[r // simd.LANES, d, r % simd.LANES], score, F32)
             score = F32(score + level[position])
             if score > top[r]:
                 top[r], second[r], label[r] = score, max(top[r], second[r]), listed[position]
             else:
                 second[r] = max(score, second[r])
-    vectors(tile, table, listed, level, *best)
+    vectors(tiles, table, listed, level, *best)
     for found, expected in zip(best, (top, second, label), strict=True):
         assert_same_bits(found, expected)
     return vectors
 
 
-def label_lanes(dtype):
-    n_clusters, n_bits, margin = 5, nearest.code_bits(5), F32(0.05)
+def label_lanes(dtype, n_clusters):
+    n_bits, margin = nearest.code_bits(n_clusters), F32(0.05)
     rows = rows_of(18, (simd.LANES + 2, 3), dtype)
     is_rival = np.arange(n_clusters) == 3
     table = nearest.score_table(rows_of(19, (n_clusters, 3)), rows_of(20, n_clusters), 0.3, is_rival)
@@ -210,16 +217,20 @@ def label_lanes(dtype):
 
     expected, doubtful, n_moved = labels.copy(), 0, 0
     for lane in range(simd.LANES):
-        best, second = table[0, 3], np.finfo(F32).min
+        best, second, label = table[0, 3], np.finfo(F32).min, -1
         for line in table[1:]:
             score = line[3]
             for d in range(3):
                 score = fused(F32(rows[1 + lane, d]), line[d], score, F32)
-            bits = int(score.view(np.int32)) & -1 << n_bits | int(line[4].view(np.int32))
-            score = np.array(bits, np.int64).astype(np.int32).view(F32)[()]
+            if n_bits:
+                bits = int(score.view(np.int32)) & -1 << n_bits | int(line[4].view(np.int32))
+                score = np.array(bits, np.int64).astype(np.int32).view(F32)[()]
+            elif score > best:
+                label = int(line[4].view(np.int32))
             best, second = max(score, best), max(min(score, best), second)
-        code = int(best.view(np.int32)) & (1 << n_bits) - 1
-        label = code - (code >> n_bits - 1 << n_bits)
+        if n_bits:
+            code = int(best.view(np.int32)) & (1 << n_bits) - 1
+            label = code - (code >> n_bits - 1 << n_bits)
         if F32(best - second) <= margin:
             doubtful |= 1 << lane
         elif label < 0:
@@ -230,6 +241,58 @@ def label_lanes(dtype):
     assert vectors(rows, table, margin, labels) == (doubtful, n_moved)
     assert_same_bits(labels, expected)
     return vectors
+
+
+def share_eight():
+    n_clusters, n_columns, n_rows = 5, 3, 2 * softmax.SOFT_LANES
+    columns, table, offsets = (
+        rows_of(22, (n_columns, n_rows)),
+        30.0 * rows_of(23, (n_clusters, n_columns)),
+        rows_of(24, 5),
+    )
+    weights, line = rows_of(25, n_rows) ** 2, 7 * softmax.SOFT_LANES
+    tops, totals, scores = np.zeros(n_rows), np.zeros(n_rows), np.zeros(2 * line)
+    sums, found = np.zeros((n_clusters, n_columns + 1, softmax.SOFT_LANES)), np.zeros((n_clusters, n_columns + 1))
+
+    @numba.njit
+    def vectors(columns, table, offsets, weights, scores, tops, totals, sums, found):
+        for step in range(2):
+            softmax.share_eight(columns, 8 * step, 3, table, offsets, scores, line * step, tops, totals)
+        for k in range(sums.shape[0]):
+            softmax.add_shared(columns, 2, 3, weights, scores, 8 * k, line, sums, k)
+            for d in range(4):
+                found[k, d] = softmax.sum_eight(sums, 8 * (4 * k + d))
+
+    expected = np.zeros_like(sums)
+    for r in range(n_rows):
+        values = offsets.copy()
+        for k in range(n_clusters):
+            for d in range(n_columns):
+                values[k] = fused(columns[d, r], table[k, d], values[k], F64)
+        powers = [plain_exp(value - values.max()) for value in values]
+        for k in range(n_clusters):
+            share = powers[k] * weights[r]
+            for d in range(n_columns):
+                expected[k, d, r % 8] = fused(share, columns[d, r], expected[k, d, r % 8], F64)
+            expected[k, 3, r % 8] += share
+    vectors(columns, table, offsets, weights, scores, tops, totals, sums, found)
+    assert_same_bits(sums, expected)
+    halves = expected[..., :4] + expected[..., 4:]
+    quarters = halves[..., :2] + halves[..., 2:]
+    assert_same_bits(found, quarters[..., 0] + quarters[..., 1])
+    return vectors
+
+
+def plain_exp(x):
+    """exp(x) of x <= 0 as the vectors make it."""
+    if x < exponential.SMALLEST:
+        return 0.0
+    n = fused(x, exponential.LOG2_E, exponential.ROUNDER, F64) - exponential.ROUNDER
+    rest = fused(n, -exponential.LN2_LOW, fused(n, -exponential.LN2_HIGH, x, F64), F64)
+    value = F64(exponential.TAYLOR[0])
+    for coefficient in exponential.TAYLOR[1:]:
+        value = fused(value, rest, coefficient, F64)
+    return value * 2.0**n
 
 
 def single_numbers():
@@ -244,7 +307,7 @@ def single_numbers():
             simd.fetch(words, i)
             simd.fetch_to_read(words, i)
             places[i] = simd.lowest_bit(words[i])
-            nearest.take_number(numbers)
+            crew.take_number(numbers)
         for i in range(points.shape[0]):
             values[i] = stretch._wide_stretch(points[i])
             doubles[i] = exponential._double_of_bits((np.int64(i) + 1000) << 52)
@@ -274,8 +337,9 @@ CHECKS = [
         (sum_squares, ()),
         (turn_to_lanes, (F32,), (F64,)),
         (score_row, (F32, 16), (F64, 37)),
-        (score_lanes, (simd.FEWEST_TOGETHER,), (8,)),
-        (label_lanes, (F32,), (F64,)),
+        (score_lanes, (1, simd.FEWEST_TOGETHER), (1, 6), (2, simd.FEWEST_TOGETHER), (2, 8)),
+        (label_lanes, (F32, 5), (F64, 5), (F32, 40)),
+        (share_eight, ()),
         (single_numbers, ()),
     )
     for arguments in every
@@ -290,19 +354,56 @@ def test_a_piece_gives_the_bits_of_its_loop_and_is_translated_for_other_machines
     code = code.replace("@llvm.x86.atomic.sub.cc", "@count").replace(" immarg", "")
     assert not re.search(r"@llvm\.(x86|aarch64)\.", code)
     for triple in ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"):
-        assert_is_translated(code, triple)
+        assert translated(code, triple) != ""
 
 
-def assert_is_translated(code, triple):
+def translated(code, triple, cpu=""):
+    """Assembly for another machine; None where this LLVM makes code for its own machine alone."""
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     try:
-        machine = binding.Target.from_triple(triple).create_target_machine(opt=2)
+        machine = binding.Target.from_triple(triple).create_target_machine(cpu=cpu, opt=2)
     except RuntimeError:
-        return  # this LLVM makes code for its own machine alone
+        return None
     module = binding.parse_assembly(re.sub(r'target (datalayout|triple) = ".*"\n', "", code))
     module.triple, module.data_layout = triple, str(machine.target_data)
-    assert machine.emit_assembly(module)
+    return machine.emit_assembly(module)
+
+
+# Of each inner loop on arm64: fused multiply-adds of whole vectors (.4s: float32, .2d: float64) that it must have.
+ARM_LOOPS = [
+    (score_lanes, (1, 6), r"\bfmla\s+v\d+\.4s", 24),
+    (label_lanes, (F32, 5), r"\bfmla\s+v\d+\.4s", 12),
+    (score_row, (F32, 16), r"\bfmla\s+v\d+\.4s", 16),
+    (share_eight, (), r"\bfml[as]\s+v\d+\.2d", 64),
+]
+
+
+@pytest.mark.parametrize("check", ARM_LOOPS, ids=lambda case: case[0].__name__)
+def test_inner_loops_on_arm64_are_vectors_that_stay_in_registers(check):
+    piece, arguments, multiply_add, at_least = check
+    vectors = piece(*arguments)
+    (code,) = vectors.inspect_llvm().values()
+    code = code.replace("@llvm.x86.atomic.sub.cc", "@count").replace(" immarg", "")
+    assembly = translated(code, "aarch64-unknown-linux-gnu", "neoverse-n1")
+    if assembly is None:
+        pytest.skip("this LLVM makes code for its own machine alone")
+    assert len(re.findall(multiply_add, assembly)) >= at_least
+    assert not re.findall(r"\bbl\s+(fmaf?)\b", assembly)  # a call of the C library for each lane
+    if piece is share_eight:
+        return  # its two steps are known to the compiler here, and become one stretch without loops
+    for loop in inner_loops(assembly, multiply_add):
+        assert not re.findall(r"\b(?:str|ldr|stp|ldp)\s+q\d+.*\[sp", loop), loop
+
+
+def inner_loops(assembly, instruction):
+    """Stretches from a label to a jump back to it that hold the instruction, and no other label between."""
+    found = []
+    for match in re.finditer(r"^(\.L\w+):(.*?)\bb\.\w+\s+(\.L\w+)$", assembly, re.M | re.S):
+        label, body, target = match.groups()
+        if label == target and not re.search(r"^\.L\w+:", body, re.M) and re.search(instruction, body):
+            found.append(body)
+    return found
 
 
 def test_the_loops_would_notice_a_sum_that_is_rounded_twice():
@@ -321,7 +422,7 @@ def test_pieces_for_other_processors_give_the_bits_of_their_loops(name):
     environment = os.environ | {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": ""}
     done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{len(CHECKS)} pieces, {simd.FEWEST_TOGETHER} together\n"
+    assert done.stdout == f"{len(CHECKS)} pieces, 6 together\n"
 
 
 if __name__ == "__main__":

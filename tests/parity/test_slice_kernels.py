@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from armillary.fitting.feature_slices import FeatureSlices, chain_steps
-from armillary.fitting.slices import SlicedPoints
-from armillary.fitting.workers import Workers
-from armillary.kernels import reference
-from armillary.kernels.cpu import blocks as cpu
+from armillary.engines.cpu import Passes
+from armillary.engines.cpu_features import CpuFeatures, chain_steps
+from armillary.fitting.slices import SlicedPasses
+from armillary.kernels.rows import blocks as cpu
+from armillary.kernels.rows import reference
 from armillary.points import as_points
+from armillary.workers import Workers
 
 # clusters below, at, and beyond what is combined at once; slices without rows; features that no row has
 CASES = {
@@ -33,7 +34,7 @@ def sliced_rows(n_slices, dtype, seed=0, n_rows=40, n_features=60):
     points = as_points(sp.csr_array(dense.astype(dtype)), "test", weights)
     numbers = rng.integers(0, n_slices, n_rows)
     numbers[numbers == 1] = 0  # a slice without rows
-    return SlicedPoints.of(points, numbers, n_slices)
+    return SlicedPasses.of(Passes(points, cpu, Workers(1)), numbers, n_slices)
 
 
 def drawn_shares(n_rows, n_clusters, rng):
@@ -45,9 +46,9 @@ def drawn_shares(n_rows, n_clusters, rng):
 
 def sums_of(sliced, shares):
     """(T, K, D) written out."""
-    rows = sliced.points.matrix.toarray().astype(np.float64)
+    rows = sliced.whole.points.matrix.toarray().astype(np.float64)
     numbers = np.repeat(np.arange(len(sliced)), sliced.sizes)
-    weighted = np.where(shares > 1e-20, shares, 0.0) * sliced.points.weights[:, None]
+    weighted = np.where(shares > 1e-20, shares, 0.0) * sliced.whole.points.weights[:, None]
     return np.stack([weighted[numbers == number].T @ rows[numbers == number] for number in range(len(sliced))])
 
 
@@ -62,16 +63,16 @@ def problem(request):
     n_clusters, n_slices, dtype = CASES[request.param]
     sliced = sliced_rows(n_slices, dtype)
     rng = np.random.default_rng(1)
-    return sliced, drawn_shares(sliced.points.n_rows, n_clusters, rng), rng
+    return sliced, drawn_shares(sliced.whole.points.n_rows, n_clusters, rng), rng
 
 
 def passes(sliced, kernels, n_threads=1):
-    return FeatureSlices(sliced, kernels, Workers(n_threads))
+    return CpuFeatures(Passes(sliced.whole.points, kernels, Workers(n_threads)), sliced.edges)
 
 
 def test_listed_shares_are_the_same(problem):
     sliced, shares, _ = problem
-    for weights in (None, sliced.points.weights):
+    for weights in (None, sliced.whole.points.weights):
         ours, plain = cpu.list_shares(shares, weights), reference.list_shares(shares, weights)
         for one, other in zip(ours, plain, strict=True):
             np.testing.assert_array_equal(one, other)
@@ -87,7 +88,7 @@ def test_products_are_those_of_the_sums(problem):
     scale = np.abs(expected).max()
     for kernels in (cpu, reference):
         by_feature = passes(sliced, kernels)
-        made = by_feature.products(by_feature.listed(shares), shares.shape[1], direction)
+        made = by_feature.listed_products(by_feature.listed(shares), shares.shape[1], direction)
         np.testing.assert_allclose(made, expected, rtol=1e-12, atol=1e-13 * scale)
 
 
@@ -103,13 +104,15 @@ def test_vectors_are_those_of_messages_forward_and_backward(problem):
     for time in reversed(range(n_slices - 1)):
         backward[time] = back[time + 1][:, None] * (backward[time + 1] + sums[time + 1])
     vectors = forward + backward
-    rows = sliced.points.matrix.toarray().astype(np.float64)
+    rows = sliced.whole.points.matrix.toarray().astype(np.float64)
     offsets = rng.standard_normal((n_slices, n_clusters))
     for kernels in (cpu, reference):
         by_feature = passes(sliced, kernels)
-        table, total = by_feature.fill(by_feature.listed(shares), chain_steps(start, ahead, back, scales, slopes))
+        table, total = by_feature.listed_fill(
+            by_feature.listed(shares), chain_steps(start, ahead, back, scales, slopes)
+        )
         np.testing.assert_allclose(total, slopes @ vectors[0], rtol=1e-12, atol=1e-12)
-        ours, evidence = by_feature.share(table, offsets)
+        ours, evidence = by_feature.shares(table, offsets)
         for number in range(n_slices):
             own = slice(*sliced.edges[number : number + 2])
             scores = rows[own] @ (scales[number][:, None] * vectors[number]).T + offsets[number]
@@ -127,10 +130,15 @@ def test_one_thread_and_many_give_equal_bits():
     results = []
     for n_threads in (1, 2, 3):
         with Workers(n_threads) as workers:
-            by_feature = FeatureSlices(sliced, cpu, workers)
+            by_feature = CpuFeatures(Passes(sliced.whole.points, cpu, workers), sliced.edges)
             listed = by_feature.listed(shares)
-            table, total = by_feature.fill(listed, steps)
-            made = (by_feature.products(listed, 5, direction), table[:, :5], total, *by_feature.share(table, offsets))
+            table, total = by_feature.listed_fill(listed, steps)
+            made = (
+                by_feature.listed_products(listed, 5, direction),
+                table[:, :5],
+                total,
+                *by_feature.shares(table, offsets),
+            )
             results.append([np.array(array) for array in made])
     for other in results[1:]:
         for one, two in zip(results[0], other, strict=True):

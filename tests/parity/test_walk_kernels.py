@@ -9,9 +9,8 @@ import pytest
 
 from armillary.distributions import geodesic_walk
 from armillary.geometry import sphere
-from armillary.kernels import reference
-from armillary.kernels.contract import Tracks
-from armillary.kernels.cpu import blocks
+from armillary.kernels.rows import blocks, reference
+from armillary.rules import Tracks
 
 
 def unit_rows(rng, n_rows, dimension):

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.making import each, units
 
 from armillary import SphericalKMeans
+from armillary.engines.cpu import Passes
 from armillary.fitting.assignment import HardAssignment
-from armillary.fitting.passes import Passes
-from armillary.fitting.workers import Workers
-from armillary.kernels import reference
-from armillary.kernels.contract import AffineRule, AngleBounds
-from armillary.kernels.cpu import blocks as cpu
-from armillary.kernels.cpu import bounds, rules, wide
+from armillary.kernels.rows import blocks as cpu
+from armillary.kernels.rows import bounds, reference, rules, wide
+from armillary.kernels.rows.contract import AngleBounds
 from armillary.points import as_points
+from armillary.rules import AffineRule
+from armillary.sums import whole
+from armillary.workers import Workers
 
 DTYPES = (np.float32, np.float64)
 WIDTHS = (17, 18, 31, 32, 33, 100, 384, 1100)
@@ -26,12 +28,7 @@ CLUSTERS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 31, 64, 100, 130)
 N_ROWS = (1, 15, 16, 17, 33)
 
 every_width = pytest.mark.parametrize("dimension", WIDTHS)
-every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.__name__)
-
-
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+every_dtype = each("dtype", DTYPES)
 
 
 def clustered(rng, n_rows, dimension, n_groups, spread, dtype):
@@ -56,7 +53,7 @@ def plain_labels(rows, rule):
 
 
 class Bounded:
-    """Labels that are kept up to date with bounds, as `fitting/assignment.py` keeps them."""
+    """Labels that are kept up to date with bounds, as `engines/cpu_labels.py` keeps them."""
 
     def __init__(self, rows):
         self.rows = rows
@@ -181,9 +178,9 @@ def test_sums_on_the_way_have_the_bits_of_sums_afterwards(dtype, is_weighted):
         weights = rng.uniform(0.0, 3.0, n_rows) if is_weighted else None
         rule = cpu.prepare(AffineRule.cosines(units(rng, n_clusters, dimension)))
         labels, counts, sums = np.full(n_rows, -1, np.int32), np.ones(n_clusters), np.ones((n_clusters, dimension))
-        assert cpu.assign_and_add(rows, rule, weights, labels, None, counts, sums) == n_rows
+        assert cpu.assign_and_add(rows, rule, weights, labels, None, counts, sums, 0.0) == n_rows
         wanted_counts, wanted = np.ones(n_clusters), np.ones((n_clusters, dimension))
-        cpu.add_rows(rows, weights, labels, np.ones(n_clusters, np.bool_), wanted_counts, wanted)
+        cpu.add_rows(rows, weights, labels, np.ones(n_clusters, np.bool_), wanted_counts, wanted, 0.0)
         np.testing.assert_array_equal(counts, wanted_counts)
         np.testing.assert_array_equal(sums, wanted)
 
@@ -282,14 +279,13 @@ def test_bounds_that_are_forgotten_settle_nothing():
     away /= np.linalg.norm(away, axis=1, keepdims=True)
     rows = np.repeat(groups, 30, axis=0) + 0.1 * units(rng, 240, 30)
     points = as_points(rows.astype(np.float32), "test")
-    assignment = HardAssignment(240, is_bounded=True)
     with Workers(1) as workers:
-        passes = Passes(points, cpu, workers)
+        assignment = HardAssignment(Passes(points, cpu, workers), "hamerly")
         for directions in (np.concatenate([groups, far]), np.concatenate([away, groups])):
             rule = AffineRule.cosines(directions)
-            assignment.sweep(passes, rule)
-            np.testing.assert_array_equal(assignment.labels, defined_labels(points.block(0, 240), rule))
-            assignment.forget_bounds()
+            assignment.sweep(rule)
+            np.testing.assert_array_equal(assignment.labels.to_host(), defined_labels(points.block(0, 240), rule))
+            assignment.labels.forget()
 
 
 def test_far_clusters_are_not_looked_at():
@@ -353,3 +349,23 @@ def test_bounded_fits_of_rows_that_repeat_have_the_bits_of_plain_ones(seed):
     for fit in fits[1:]:
         np.testing.assert_array_equal(fit.labels_, fits[0].labels_)
         np.testing.assert_array_equal(fit.cluster_centers_, fits[0].cluster_centers_)
+
+
+@each("dtype", [np.float32, np.float64])
+@each("n_features", [17, 64])
+def test_pieces_have_the_labels_and_sums_of_the_reference_with_any_helpers(n_features, dtype):
+    rng = np.random.default_rng(n_features)
+    for n_rows, n_clusters in ((5, 2), (33, 9), (1500, 21)):
+        rows = units(rng, n_rows, n_features).astype(dtype)
+        rule = AffineRule.cosines(units(rng, n_clusters, n_features), 0.1)
+        weights = rng.random(n_rows)
+        found = []
+        for kernels, n_helpers in ((reference, 0), (cpu, 0), (cpu, 3)):
+            with kernels.crew() as crew:
+                labels = np.zeros(n_rows, np.int32)
+                sums = np.zeros(n_clusters), np.zeros((n_clusters, n_features))
+                helpers = () if not n_helpers else ((crew.box, crew.helpers(n_helpers)),)
+                given = {"weights": weights, "rounder": whole.rounder(40), "sums": sums}
+                moved = kernels.assign_pieces(rows, kernels.prepare(rule), labels, *helpers, **given)
+                found.append((moved, labels.tobytes(), sums[0].tobytes(), sums[1].tobytes()))
+        assert found[0] == found[1] == found[2]

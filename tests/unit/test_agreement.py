@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from tests.making import each
 
 from armillary.exceptions import InputError, ParameterError
 from armillary.metrics import (
@@ -93,7 +94,7 @@ class TestUnequalNumbers:
 
 @pytest.mark.parametrize("score", ALL)
 class TestLabels:
-    @pytest.mark.parametrize(
+    @each(
         "spell",
         [
             np.array,
@@ -108,7 +109,6 @@ class TestLabels:
             lambda codes: pd.Series(codes, dtype="Int64"),
             tuple,
         ],
-        ids=["int", "uint8", "float", "str", "bytes", "frozenset", "mixed", "date", "categorical", "Int64", "tuple"],
     )
     def test_any_hashable_labels(self, score, spell):
         codes = [0, 0, 0, 1, 1, 1, 2, 2, 2, 2]
@@ -136,7 +136,7 @@ class TestLabels:
         with pytest.raises(InputError, match=r"`labels` of .* must be one-dimensional.*got shape \(.*\)\..*argmax"):
             score([0, 1], table)
 
-    @pytest.mark.parametrize(
+    @each(
         "labels",
         [
             [0, 1, math.nan],
@@ -147,7 +147,6 @@ class TestLabels:
             pd.Series(["a", "b", None]),
             pd.Series(["a", "b", pd.NA], dtype=object),
         ],
-        ids=["list", "array", "NaT", "None", "Int64", "Series", "NA"],
     )
     def test_missing_labels(self, score, labels):
         with pytest.raises(

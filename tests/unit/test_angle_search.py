@@ -10,10 +10,10 @@ import scipy.sparse as sp
 
 from armillary.datasets import make_vmf_mixture
 from armillary.exceptions import InputError, ParameterError
-from armillary.models import angle_search
-from armillary.models.angle_search import AngleSearch, find_max_angle
-from armillary.models.angle_selection import select_max_angle, suggest_max_angle
-from armillary.models.dp_vmf_means import DPvMFMeans
+from armillary.models.means.dp_vmf_means import DPvMFMeans
+from armillary.selection import angle_search
+from armillary.selection.angle_search import AngleSearch, find_max_angle
+from armillary.selection.angle_selection import select_max_angle, suggest_max_angle
 
 
 def scattered(seed=0):

@@ -13,7 +13,8 @@ import armillary
 from armillary import choose_model
 from armillary.datasets import make_sparse_topics, make_vmf_mixture
 from armillary.exceptions import InputError, ParameterError
-from armillary.models import automatic
+from armillary.fitting.nulls import dealt_out, turned
+from armillary.selection import automatic, candidates
 
 
 def clusters(n_rows=600, n_features=20, n_clusters=6, seed=0, concentration=60.0, **others):
@@ -66,23 +67,53 @@ def test_sparse_documents():
 @pytest.mark.parametrize("n_features", [2, 3, 10, 100])
 @pytest.mark.parametrize("n_rows", [60, 400])
 def test_no_clusters_are_invented(n_rows, n_features):
-    choice = choose_model(uniform(n_rows, n_features))
-    assert choice.model.n_clusters_ == 1
-    assert choice.reason.startswith(f"One cluster: no clear clusters were found in the {n_rows} rows.")
-    assert choice.table[0] == {
-        "model": "SphericalKMeans",
-        "n_clusters": 1,
-        "resolution": 0.0,
-        "modularity": 0.0,
-        "agreement": 1.0,
-        "score": 0.0,
-        "is_chosen": True,
-    }
+    choice = choose_model(uniform(n_rows, n_features), n_threads=1)
+    assert not choice.is_clear
+    assert 0.0 <= choice.clarity < 0.2
+    assert "They are not clear: rows like these without clusters have clusters nearly as clear" in choice.reason
+    assert choice.model.n_clusters_ == choice.selection.best.n_clusters  # the best cut is given all the same
 
 
-def test_one_cluster_is_not_cut():
+def test_one_cluster_is_not_clear():
     X, _ = clusters(500, 30, 1)
-    assert choose_model(X).model.n_clusters_ == 1
+    assert not choose_model(X, n_threads=1).is_clear
+
+
+def test_columns_dealt_out_anew_are_not_clear():
+    X, _, _ = make_sparse_topics(600, 2_000, 5, random_state=0)
+    assert choose_model(X, n_threads=1).is_clear
+    anew = dealt_out(sp.csr_array(X), np.random.default_rng(0))
+    assert not choose_model(anew[np.diff(anew.indptr) > 0], n_threads=1).is_clear
+
+
+@pytest.mark.parametrize("n_features", [3, 20])
+def test_two_clusters_are_clear(n_features):
+    X, truth = clusters(400, n_features, 2, 1, 100.0, min_angle=1.0)
+    choice = choose_model(X, n_threads=1)
+    assert choice.is_clear
+    assert adjusted_rand_score(truth, choice.model.labels_) > 0.97
+
+
+def test_the_coarsest_within_one_standard_error_is_taken():
+    def candidate(n_clusters, score, error):
+        return candidates.Candidate(1.0, np.eye(n_clusters), np.zeros(4, np.int32), score, 1.0, (1.0,), score, error)
+
+    flat = [candidate(2, 0.30, 0.1), candidate(10, 0.4561, 0.01), candidate(20, 0.4565, 0.002)]
+    assert candidates.taken(flat)[0] is flat[1]
+    assert candidates.taken(flat)[1] == (10, 20)
+    assert candidates.taken([*flat[:1], candidate(20, 0.4565, 0.0001)])[0].n_clusters == 20
+    assert candidates.taken([]) == (None, (1, 1))
+
+
+def test_the_sweep_ends_where_it_is_hopeless():
+    def scored(score):
+        return candidates.Candidate(1.0, np.eye(2), np.zeros(4, np.int32), score, 1.0, (1.0,), score, 0.0)
+
+    found, steps = {}, []
+    for exponent in candidates._until_hopeless(found):
+        steps.append(exponent)
+        found[exponent] = scored(0.9 if exponent == -8 else 0.1)
+    assert steps == [-10.0, -9.0, -8.0, -7.0, -6.0, -5.0, -4.0]
 
 
 def test_few_distinct_rows():
@@ -121,10 +152,12 @@ def test_the_reason_has_the_numbers_of_the_table(chosen):
     (line,) = [line for line in choice.table if line["is_chosen"]]
     assert line["n_clusters"] == choice.model.n_clusters_ == 6
     assert choice.criterion == "modularity x agreement"
-    assert choice.reason.startswith("Spherical k-means with 6 clusters. Of ")
+    assert choice.reason.startswith("Spherical k-means with 6 clusters. They are clear: ")
+    assert choice.k_range == (6, 6)
     assert f"highest modularity x agreement, {line['score']:.2f}:" in choice.reason
     assert f"(modularity {line['modularity']:.2f})" in choice.reason
-    assert choice.reason.endswith(f"(agreement {line['agreement']:.2f}).")
+    assert f"(agreement {line['agreement']:.2f})." in choice.reason
+    assert f"They are clear: {choice.clarity:.0%} of how clear they are" in choice.reason
 
 
 def test_the_table_is_sorted_and_its_best_is_chosen(chosen):
@@ -134,9 +167,16 @@ def test_the_table_is_sorted_and_its_best_is_chosen(chosen):
     assert numbers[0] == 1
     best = max(choice.table, key=lambda line: line["score"])
     assert best["is_chosen"]
-    for line in choice.table[1:]:
-        is_clear = line["agreement"] >= 0.5
-        assert line["score"] == pytest.approx(line["modularity"] * line["agreement"] if is_clear else 0.0)
+    assert choice.table[0] == {
+        "model": "SphericalKMeans",
+        "n_clusters": 1,
+        "resolution": 0.0,
+        "modularity": 0.0,
+        "agreement": 1.0,
+        "score": 0.0,
+        "is_chosen": False,
+    }
+    assert best["score"] == pytest.approx(best["modularity"] * best["agreement"], abs=0.05)  # read with those beside
 
 
 def test_print_marks_what_was_taken(chosen):
@@ -156,12 +196,42 @@ def test_the_table_can_be_drawn(chosen):
 
 def test_many_rows_are_compared_by_a_sample(monkeypatch):
     X, truth = clusters(900)
-    monkeypatch.setattr(automatic, "_MOST_ROWS", 300)
+    monkeypatch.setattr(automatic, "MOST_ROWS", 300)
     choice = choose_model(X)
     assert "clusterings of 300 of the 900 rows, with" in choice.reason
-    assert choice.reason.endswith("All 900 rows were then fitted from the directions found.")
+    assert "All 900 rows were then fitted from the directions found. Rows that fit badly were looked" in choice.reason
+    assert "cannot be seen." in choice.reason
     assert len(choice.model.labels_) == 900
     assert adjusted_rand_score(truth, choice.model.labels_) > 0.97
+
+
+def test_small_clusters_among_many_rows_are_found(monkeypatch):
+    large, first = clusters(2_400, 32, 4, 0, 80.0)
+    small, second = clusters(240, 32, 8, 1, 80.0, weights=[1 / 8] * 8)
+    X, truth = np.r_[large, small], np.r_[first, second + 4]
+    monkeypatch.setattr(automatic, "MOST_ROWS", 300)  # of 12 clusters 8 have 3 of these rows
+    choice = choose_model(X, n_threads=1)
+    assert choice.selection.best.n_clusters < 12
+    assert choice.model.n_clusters_ == 12
+    assert "8 more clusters" in choice.reason or "more cluster" in choice.reason
+    assert adjusted_rand_score(truth, choice.model.labels_) > 0.97
+    assert choose_model(X, min_cluster_size=200, n_threads=1).model.n_clusters_ < 12
+
+
+def test_rows_turned_at_random_keep_mean_and_covariance():
+    X, _ = clusters(2_000, 5, 3, 1, 30.0)
+    drawn = turned(X, np.random.default_rng(0))
+    np.testing.assert_allclose(drawn.mean(axis=0), X.mean(axis=0), atol=0.05)
+    np.testing.assert_allclose(np.cov(drawn.T), np.cov(X.T), atol=0.05)
+
+
+def test_columns_dealt_out_keep_their_values():
+    X = sp.random_array((50, 20), density=0.2, rng=np.random.default_rng(0), format="csr")
+    anew = dealt_out(X, np.random.default_rng(1))
+    assert anew.shape == X.shape
+    assert (anew != X).nnz
+    for column in range(20):
+        np.testing.assert_array_equal(np.sort(anew[:, [column]].toarray(), 0), np.sort(X[:, [column]].toarray(), 0))
 
 
 def test_progress_is_shown_when_asked_for(capfd):

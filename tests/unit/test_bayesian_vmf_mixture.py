@@ -7,6 +7,7 @@ import math
 import pickle
 import re
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,23 +15,25 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import adjusted_rand_score
+from tests.making import each
 
 from armillary import VonMisesFisherMixture
 from armillary.datasets import make_vmf_mixture
 from armillary.distributions import bessel, vmf
+from armillary.draws import Stream
+from armillary.engines.cpu import Passes
 from armillary.exceptions import InputError, ParameterError
-from armillary.fitting.passes import Passes
-from armillary.fitting.workers import Workers
 from armillary.geometry.sphere import log_area
-from armillary.kernels.contract import AffineRule
-from armillary.kernels.cpu import blocks as cpu
-from armillary.models import _bayesian_vmf_fit as fits
-from armillary.models import _variational_steps as steps
-from armillary.models import _variational_vmf as v
-from armillary.models import bayesian_vmf_mixture as model_file
-from armillary.models.bayesian_vmf_mixture import BayesianVonMisesFisherMixture
+from armillary.kernels.rows import blocks as cpu
+from armillary.models.vmf import _bayesian_vmf_fit as fits
+from armillary.models.vmf import _variational_steps as steps
+from armillary.models.vmf import _variational_vmf as v
+from armillary.models.vmf import bayesian_vmf_mixture as model_file
+from armillary.models.vmf.bayesian_vmf_mixture import BayesianVonMisesFisherMixture
+from armillary.models.vmf.gibbs_vmf_mixture import GibbsVonMisesFisherMixture
 from armillary.points import as_points
-from armillary.random import Stream
+from armillary.rules import AffineRule
+from armillary.workers import Workers
 
 ROWS, TRUTH, _ = make_vmf_mixture(400, 5, 3, concentration=40.0, min_angle=1.0, random_state=3)
 ROWS.setflags(write=False)
@@ -39,6 +42,10 @@ STARTS = ROWS[[int(np.flatnonzero(k == TRUTH)[0]) for k in range(3)]]
 
 def model(n_components=3, **parameters):
     return BayesianVonMisesFisherMixture(n_components, **{"random_state": 0, "n_threads": 1, **parameters})
+
+
+def drawn(n_components=3, **parameters):
+    return GibbsVonMisesFisherMixture(n_components, **{"random_state": 0, "n_threads": 1, **parameters})
 
 
 def quiet(fitting, *given, **named):
@@ -52,9 +59,9 @@ def fitted_attributes(fitted):
 
 
 def same_model(fitted):
-    """What a file keeps of a model: its parameters and its public fitted attributes."""
-    other = BayesianVonMisesFisherMixture(**fitted.get_params())
-    for name, value in fitted_attributes(fitted).items():
+    """What a file keeps of a model: its parameters, its public fitted attributes and its saved state."""
+    other = type(fitted)(**fitted.get_params())
+    for name, value in {**fitted_attributes(fitted), "_saved_state": fitted._saved_state}.items():
         setattr(other, name, pickle.loads(pickle.dumps(value)))
     return other
 
@@ -63,6 +70,7 @@ def assert_equal_bits(one, other):
     assert fitted_attributes(one).keys() == fitted_attributes(other).keys()
     for name, value in fitted_attributes(one).items():
         np.testing.assert_array_equal(value, getattr(other, name), err_msg=name)
+    assert one._saved_state == other._saved_state
 
 
 # ----------------------------------------------------------------------------------------------------- parameters
@@ -70,7 +78,11 @@ def assert_equal_bits(one, other):
 SENTENCES = [
     ({"n_components": 0}, "must be an int >= 1; got 0."),
     ({"n_components": 500}, "must not exceed the number of rows; got n_components=500 and n_samples=400."),
-    ({"inference": "em"}, "must be one of 'variational', 'gibbs'; got 'em'."),
+    ({"inference": "em"}, "must be one of 'variational'; got 'em'."),
+    (
+        {"inference": "gibbs"},
+        "must be 'variational'; got 'gibbs'. Gibbs sampling is a class of its own: GibbsVonMisesFisherMixture(",
+    ),
     ({"factors": "both"}, "must be one of 'joint', 'factorised'; got 'both'."),
     ({"concentration_posterior": "laplace"}, "must be one of 'grid', 'monte_carlo', 'log_normal'; got 'laplace'."),
     ({"log_normal_bound": "turan"}, "must be one of 'quadrature', 'jensen', 'delta'; got 'turan'."),
@@ -93,14 +105,11 @@ SENTENCES = [
     ({"total_rows": 0}, "must be a number in (0, inf); got 0."),
     ({"learning_offset": 0.5}, "must be a number >= 1; got 0.5."),
     ({"learning_decay": 0.3}, "must be a number in [0.5, 1]; got 0.3."),
-    ({"n_samples": 0}, "must be an int >= 1; got 0."),
-    ({"n_burn_in": -1}, "must be an int >= 0; got -1."),
-    ({"thin": 0}, "must be an int >= 1; got 0."),
     ({"n_threads": 0}, "must be an int from 1 to 4096; got 0. None takes every core."),
 ]
 
 
-@pytest.mark.parametrize(("wrong", "said"), SENTENCES, ids=[str(wrong)[:40] for wrong, _ in SENTENCES])
+@each(("wrong", "said"), SENTENCES)
 def test_a_wrong_parameter_gets_a_sentence(wrong, said):
     name = next(iter(wrong))
     with pytest.raises((ParameterError, InputError)) as caught:
@@ -108,27 +117,30 @@ def test_a_wrong_parameter_gets_a_sentence(wrong, said):
     assert f"`{name}` of BayesianVonMisesFisherMixture {said}" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (
-            {"weight_prior": "stick_breaking"},
-            "`weight_prior` of BayesianVonMisesFisherMixture must be 'dirichlet' with",
-        ),
-        ({"batch_size": 50}, "`batch_size` of BayesianVonMisesFisherMixture must be None with inference='gibbs'"),
-    ],
-)
-def test_gibbs_sampling_refuses_what_it_cannot_do(wrong, said):
-    with pytest.raises(ParameterError, match=re.escape(said)):
-        model(inference="gibbs", **wrong).fit(ROWS)
+SENTENCES_OF_DRAWS = [
+    ({"n_components": 500}, "must not exceed the number of rows; got n_components=500 and n_samples=400."),
+    ({"empirical_bayes": "yes"}, "must be True or False; got 'yes'."),
+    ({"weight_concentration_prior": 0.0}, "must be a number in (0, inf); got 0.0."),
+    ({"init": "labels"}, "must be one of 'k-means++', 'random', 'random_labels'; got 'labels'."),
+    ({"n_draws": 0}, "must be an int >= 1; got 0."),
+    ({"n_burn_in": -1}, "must be an int >= 0; got -1."),
+    ({"thin": 0}, "must be an int >= 1; got 0."),
+    ({"n_threads": 0}, "must be an int from 1 to 4096; got 0. None takes every core."),
+]
+
+
+@pytest.mark.parametrize(("wrong", "said"), SENTENCES_OF_DRAWS, ids=[str(wrong) for wrong, _ in SENTENCES_OF_DRAWS])
+def test_a_wrong_parameter_of_the_sampler_gets_a_sentence(wrong, said):
+    name = next(iter(wrong))
+    with pytest.raises((ParameterError, InputError)) as caught:
+        drawn(**wrong).fit(ROWS)
+    assert f"`{name}` of GibbsVonMisesFisherMixture {said}" in str(caught.value)
 
 
 def test_other_sentences():
-    with pytest.raises(AttributeError, match="no attribute 'partial_fit'") as caught:
-        model(inference="gibbs").partial_fit(ROWS)
-    assert 'must have inference="variational"; got "gibbs", which samples' in str(caught.value.__cause__)
+    assert not hasattr(drawn(), "partial_fit")
     with pytest.raises(InputError, match=r"must be None or all 1 for Gibbs sampling"):
-        model(inference="gibbs", n_samples=1, n_burn_in=1).fit(ROWS, sample_weight=np.arange(400.0))
+        drawn(n_draws=1, n_burn_in=1).fit(ROWS, sample_weight=np.arange(400.0))
     with pytest.raises(NotFittedError):
         model().score_samples(ROWS)
     with pytest.raises(NotFittedError):
@@ -208,9 +220,10 @@ def test_what_a_fit_leaves_behind():
     # all parameters known to within a few per cent, both densities nearly agree, and beat one component
     assert fitted.score(ROWS) == pytest.approx(fitted.score(ROWS, density="plugin"), abs=0.01)
     assert fitted.score(ROWS) > model(1).fit(ROWS).score(ROWS) + 0.5
-    for name in ("n_iter_", "n_clusters_", "n_steps_", "seed_"):
+    assert (type(fitted._saved_state.seed), type(fitted._saved_state.rows_seen)) == (int, float)
+    for name in ("n_iter_", "n_clusters_", "n_steps_"):
         assert type(getattr(fitted, name)) is int
-    for name in ("lower_bound_", "rows_seen_", "weight_concentration_", "mean_concentration_"):
+    for name in ("lower_bound_", "weight_concentration_", "mean_concentration_"):
         assert type(getattr(fitted, name)) is float
 
 
@@ -311,7 +324,7 @@ def test_sticks_and_merges_find_five_clusters_from_twelve(dimension):
 def test_a_merge_changes_the_bound_by_what_it_says(factors):
     points = as_points(ROWS, "test")
     passes = Passes(points, cpu, Workers(1))
-    parameters = fits.Parameters.check(model(6, merge=True, factors=factors), points)
+    parameters = fits.Parameters.check(model(6, merge=True, factors=factors).get_params(), points, "Model")
     stream = Stream(1)
     form = parameters.form(stream, 1, 1)
     state = fits.initial_state(passes, parameters, stream, 1)
@@ -346,17 +359,24 @@ def test_entropies_of_merged_labels_against_a_table():
     def entropy(p):
         return -weights @ (p * np.log(p)).sum(axis=1)
 
-    for (first, second), found in zip(pairs, passes.merged_entropies(rule, pairs), strict=True):
+    for (first, second), found in zip(pairs, passes.fold(rule, steps.MergedEntropies(pairs)), strict=True):
         rest = np.delete(table, [first, second], axis=1)
         joined = np.column_stack([rest, table[:, first] + table[:, second]])
         assert found == pytest.approx(entropy(joined) - entropy(table), rel=1e-10)
         assert found <= 0.0
 
 
+class Weighed(NamedTuple):
+    weights: np.ndarray
+
+    def of(self, scores, here):
+        return scores @ self.weights
+
+
 def test_a_curve_of_scores_reaches_every_row():
     passes = Passes(as_points(ROWS.astype(np.float32), "test"), cpu, Workers(1))
     rule = AffineRule(np.eye(5), np.zeros(5))
-    values = passes.map_rows(rule, lambda table: table @ np.arange(5.0))
+    values = passes.values(rule, Weighed(np.arange(5.0)))
     np.testing.assert_allclose(values, ROWS @ np.arange(5.0), atol=1e-6)
 
 
@@ -367,7 +387,7 @@ def test_a_batch_of_all_rows_at_rate_one_is_a_step():
     points = as_points(ROWS, "test")
     passes = Passes(points, cpu, Workers(1))
     for factors in ("joint", "factorised"):
-        parameters = fits.Parameters.check(model(factors=factors), points)
+        parameters = fits.Parameters.check(model(factors=factors).get_params(), points, "Model")
         stream = Stream(1)
         form = parameters.form(stream, 1, 1)
         state = fits.initial_state(passes, parameters, stream, 1)
@@ -399,7 +419,7 @@ def test_batches_reach_what_all_rows_reach(form):
     streamed = model(total_rows=6000, **start)
     for part in np.array_split(order, 24):
         streamed.partial_fit(rows[part])
-    assert (streamed.n_steps_, streamed.n_iter_, streamed.rows_seen_) == (24, 24, 6000.0)
+    assert (streamed.n_steps_, streamed.n_iter_, streamed._saved_state.rows_seen) == (24, 24, 6000.0)
     assert streamed.counts_.sum() == pytest.approx(6000.0)
     np.testing.assert_allclose(streamed.concentrations_, whole.concentrations_, rtol=0.1)
     # 24 batches of 250 rows at rates from 1 to 0.1: within one per cent of the gain over the uniform law
@@ -452,7 +472,7 @@ def test_a_model_goes_on_from_what_it_published(form):
 
 def test_a_later_batch_may_be_smaller_than_the_number_of_components():
     streamed = model().partial_fit(ROWS[:100]).partial_fit(ROWS[100:102])
-    assert streamed.rows_seen_ == 102.0
+    assert streamed._saved_state.rows_seen == 102.0
     said = "`n_components` of BayesianVonMisesFisherMixture must stay as it was in the first fit, 3; got 4."
     with pytest.raises(ParameterError, match=re.escape(said)):
         streamed.set_params(n_components=4).partial_fit(ROWS)
@@ -463,7 +483,7 @@ def test_a_stream_of_unknown_length_counts_its_rows():
     for number, part in enumerate(np.array_split(ROWS, 4), start=1):
         streamed.partial_fit(part)
         assert streamed.counts_.sum() == pytest.approx(100.0 * number)
-    assert streamed.rows_seen_ == 400.0
+    assert streamed._saved_state.rows_seen == 400.0
 
 
 # ------------------------------------------------------------------------------------------------------------ Gibbs
@@ -471,7 +491,7 @@ def test_a_stream_of_unknown_length_counts_its_rows():
 
 @pytest.fixture(scope="module")
 def sampled():
-    return model(4, inference="gibbs", n_samples=20, n_burn_in=40, thin=2).fit(ROWS)
+    return drawn(4, n_draws=20, n_burn_in=40, thin=2).fit(ROWS)
 
 
 def test_what_gibbs_sampling_leaves_behind(sampled):
@@ -496,15 +516,14 @@ def test_both_kinds_of_inference_agree_on_densities(sampled):
     np.testing.assert_array_equal(again.score_samples(ROWS[:30]), sampled.score_samples(ROWS[:30]))
 
 
-def test_a_fit_of_the_other_kind_leaves_nothing_of_the_first():
-    changed = model(inference="gibbs", n_samples=2, n_burn_in=2).fit(ROWS[:60])
-    quiet(changed.set_params(inference="variational", max_iter=2).fit, ROWS)
-    assert not any(name.startswith("sample_") for name in fitted_attributes(changed))
-    assert np.isfinite(changed.score(ROWS))
-    changed.set_params(inference="gibbs").fit(ROWS[:60])
-    assert not hasattr(changed, "lower_bounds_")
-    with pytest.raises(InputError, match=r"this model was fitted by Gibbs sampling\. Make a new"):
-        changed.set_params(inference="variational").partial_fit(ROWS)
+def test_every_fit_of_a_class_leaves_the_same_attributes(sampled):
+    forms = ({}, {"factors": "factorised"}, {"weight_prior": "stick_breaking"}, {"batch_size": 100})
+    fits = [quiet(model(max_iter=2, **form).fit, ROWS) for form in forms]
+    fits.append(model().partial_fit(ROWS))
+    assert len({frozenset(fitted_attributes(fitted)) for fitted in fits}) == 1
+    assert not any(name.startswith(("sample_", "partition")) for name in fitted_attributes(fits[0]))
+    again = drawn(3, n_draws=2, n_burn_in=2, empirical_bayes=False).fit(ROWS[:60])
+    assert fitted_attributes(again).keys() == fitted_attributes(sampled).keys()
 
 
 # ------------------------------------------------------------------------------------------------------- beside EM

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from armillary.fitting.communities import find_communities, modularity
-from armillary.kernels.cpu.communities import move_nodes
+from armillary.kernels.rows.communities import move_nodes
 
 
 def graph_of(links, n_nodes, weights=None):

@@ -12,12 +12,12 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from armillary import DPvMFMeans
-from armillary.fitting import consolidation
+from armillary.engines import cpu
+from armillary.engines.cpu import Passes
 from armillary.fitting.consolidation import merge_within
-from armillary.fitting.passes import Passes
-from armillary.fitting.workers import Workers
 from armillary.kernels.select import kernels_for
 from armillary.points import as_points
+from armillary.workers import Workers
 
 
 def unit(vectors):
@@ -37,10 +37,11 @@ def merged(rows, labels, floor, weights=None, n_threads=1):
         statistics = passes.sums(labels, int(labels.max()) + 1)
         directions = statistics.directions(otherwise=np.eye(*statistics.resultants.shape))
         given = directions.copy(), statistics.counts.copy(), statistics.resultants.copy()
-        found, sums = merge_within(passes, labels, directions, statistics, floor)
+        own = passes.labels_from(labels)
+        found, sums = merge_within(passes, own, directions, statistics, floor)
     for kept, now in zip(given, (directions, statistics.counts, statistics.resultants), strict=True):
         np.testing.assert_array_equal(now, kept)  # arguments are left alone, labels aside
-    return labels, found, sums
+    return own.to_host(), found, sums
 
 
 def naive(rows, labels, floor, weights):
@@ -160,7 +161,7 @@ def test_many_clusters():
 def test_rows_are_looked_at_in_parts(monkeypatch):
     _, rows, labels, weights = draw(5)
     expected = merged(rows, labels, 0.3, weights)
-    monkeypatch.setattr(consolidation, "_MOST_ROWS", 3)
+    monkeypatch.setattr(cpu, "_GATHERED_ROWS", 3)
     for found, wanted in zip(merged(rows, labels, 0.3, weights)[:2], expected[:2], strict=True):
         np.testing.assert_array_equal(found, wanted)
 

@@ -18,7 +18,7 @@ from armillary import DDPvMFMeans, DPvMFMeans
 from armillary.distributions import geodesic_walk
 from armillary.exceptions import InputError, ParameterError
 from armillary.geometry import sphere
-from armillary.models.ddp_vmf_means import Life, StepRecord
+from armillary.models.means.ddp_vmf_means import Life, StepRecord
 
 
 def unit(vectors):
@@ -133,7 +133,7 @@ def test_the_nearest_track_takes_the_row_however_old():
 
 def test_ties_go_to_clusters_with_rows_before_those_without_and_to_the_smaller_id():
     model = DDPvMFMeans(0.5, max_unseen_steps=math.inf).partial_fit(AXES[:3])
-    model.memory_directions_[1] = AXES[0]  # two clusters have drifted into one place
+    model.cluster_centers_[1] = AXES[0]  # two clusters have drifted into one place
     # asleep both score 1 for the first row; awake the first has cosine 1 with the second row, as the other's score
     assert model.partial_fit_predict(AXES[[0, 0, 2]]).tolist() == [0, 0, 2]
     assert model.steps_unseen_.tolist() == [0, 1, 0]
@@ -148,7 +148,7 @@ def test_drift_is_followed():
             + 0.05 * np.random.default_rng(step).normal(size=(30, 3))
         )
         assert set(model.partial_fit_predict(rows).tolist()) == {0}
-    assert sphere.angle(model.memory_directions_[0], np.array([math.cos(turned), math.sin(turned), 0.0])) < 0.15
+    assert sphere.angle(model.cluster_centers_[0], np.array([math.cos(turned), math.sin(turned), 0.0])) < 0.15
 
 
 def test_a_cluster_emptied_in_the_step_of_its_birth_leaves_no_ghost():
@@ -179,7 +179,7 @@ def test_rows_of_a_track_that_cancel_leave_it_where_it_was():
     model = DDPvMFMeans(math.pi).partial_fit([[1.0, 0.0]])
     model.partial_fit([[0.0, 1.0], [0.0, -1.0]])
     assert model.labels_.tolist() == [0, 0]
-    np.testing.assert_array_equal(model.memory_directions_, [[1.0, 0.0]])
+    np.testing.assert_array_equal(model.cluster_centers_, [[1.0, 0.0]])
     assert model.steps_unseen_.tolist() == [0]
 
 
@@ -229,7 +229,7 @@ def test_births_revivals_and_deaths_are_written_down():
     assert model.record(4) == StepRecord(4, (3,), (), (1,))
     assert model.record(7) == StepRecord(7, (), (), (2, 3))
     assert model.record() == model.record(8) == StepRecord(8, (4,), (), ())
-    assert [int(life) for life in Life] == [1, 2, 3]
+    assert [int(life) for life in Life] == [1, 2, 3, 4]
 
 
 def test_a_revival_is_a_return_after_at_least_one_step_away():
@@ -281,12 +281,12 @@ def test_memory_by_hand():
     resultants = np.array([first[:10].sum(axis=0), first[10:].sum(axis=0)])
     lengths = np.linalg.norm(resultants, axis=1)
     np.testing.assert_allclose(model.memory_weights_, lengths, rtol=1e-14)
-    np.testing.assert_allclose(model.memory_directions_, unit(resultants), atol=1e-15)
+    np.testing.assert_allclose(model.cluster_centers_, unit(resultants), atol=1e-15)
     assert model.objective_ == pytest.approx(lengths.sum() + 2.0 * model.lambda_)
     before = published(pickle.loads(pickle.dumps(model)))
     model.partial_fit(NOTHING)
     np.testing.assert_array_equal(model.memory_weights_, before["memory_weights_"])
-    np.testing.assert_array_equal(model.memory_directions_, before["memory_directions_"])
+    np.testing.assert_array_equal(model.cluster_centers_, before["cluster_centers_"])
     turned = unit(frame(0, seed=5) + np.array([0.0, 0.2, 0.0]))
     for rule in ("curvature", "paper"):
         twin = pickle.loads(pickle.dumps(model)).set_params(weight_update=rule)
@@ -294,11 +294,11 @@ def test_memory_by_hand():
         assert twin.labels_.tolist() == [0] * 10
         resultant = turned.sum(axis=0)
         length = float(np.linalg.norm(resultant))
-        memory = before["memory_directions_"][0]
+        memory = before["cluster_centers_"][0]
         zeta = float(sphere.angle(memory, resultant / length))
         links = (before["memory_weights_"][0], beta, 2)  # unseen for one step: two steps of the walk
         walk = geodesic_walk.solve(zeta, *links, length)
-        mu = twin.memory_directions_[0]
+        mu = twin.cluster_centers_[0]
         # mu lies on the arc, eta from the rows
         assert float(sphere.angle(mu, resultant / length)) == pytest.approx(float(walk.rows), abs=1e-12)
         assert float(sphere.angle(mu, memory)) == pytest.approx(zeta - float(walk.rows), abs=1e-12)
@@ -309,21 +309,21 @@ def test_memory_by_hand():
         assert twin.objective_ == pytest.approx(value, abs=1e-11)
         assert twin.steps_unseen_.tolist() == [0, 2]
         # the one that is away
-        np.testing.assert_array_equal(twin.memory_directions_[1], before["memory_directions_"][1])
+        np.testing.assert_array_equal(twin.cluster_centers_[1], before["cluster_centers_"][1])
         assert twin.memory_weights_[1] == before["memory_weights_"][1]
 
 
 def test_the_small_angle_solver_is_the_closed_form():
     model = DDPvMFMeans(1.0, drift_concentration=30.0, solver="small_angle", tol=0.0).partial_fit(frame(0))
-    memory, weight = model.memory_directions_[0], model.memory_weights_[0]
+    memory, weight = model.cluster_centers_[0], model.memory_weights_[0]
     rows = unit(frame(0, seed=3) + np.array([0.0, 0.5, 0.0]))
     model.partial_fit(rows)
     length = np.linalg.norm(rows.sum(axis=0))
     zeta = float(sphere.angle(memory, rows.sum(axis=0) / length))
     eta = zeta / (1.0 / weight + 1.0 / 30.0 + 1.0 / length) / length
-    assert float(sphere.angle(model.memory_directions_[0], rows.sum(axis=0) / length)) == pytest.approx(eta, abs=1e-12)
+    assert float(sphere.angle(model.cluster_centers_[0], rows.sum(axis=0) / length)) == pytest.approx(eta, abs=1e-12)
     exact = DDPvMFMeans(1.0, drift_concentration=30.0, tol=0.0).partial_fit(frame(0)).partial_fit(rows)
-    assert 1e-6 < np.abs(exact.memory_directions_ - model.memory_directions_).max() < 1e-2
+    assert 1e-6 < np.abs(exact.cluster_centers_ - model.cluster_centers_).max() < 1e-2
 
 
 def test_infinite_drift_concentration_stands_still():
@@ -334,10 +334,10 @@ def test_infinite_drift_concentration_stands_still():
         assert model.labels_.tolist() == [0] * 10
     # no walk: mu is along w m + R, and the weight is what is left along it
     again = DDPvMFMeans(1.0, drift_concentration=math.inf, tol=0.0).partial_fit(frame(0))
-    weight, memory = again.memory_weights_[0], again.memory_directions_[0]
+    weight, memory = again.memory_weights_[0], again.cluster_centers_[0]
     rows = unit(frame(0, seed=1) + np.array([0.0, 0.1, 0.0]))
     again.partial_fit(rows)
-    np.testing.assert_allclose(again.memory_directions_[0], unit(weight * memory + rows.sum(axis=0)), atol=1e-14)
+    np.testing.assert_allclose(again.cluster_centers_[0], unit(weight * memory + rows.sum(axis=0)), atol=1e-14)
     paper = DDPvMFMeans(1.0, drift_concentration=math.inf, weight_update="paper").partial_fit(frame(0))
     paper.partial_fit(rows).partial_fit(rows)
     assert paper.memory_weights_.tolist() == [math.inf]
@@ -355,7 +355,7 @@ def test_an_empty_frame_only_ages():
     assert model.labels_.dtype == np.int64
     assert model.steps_unseen_.tolist() == [1, 2]
     assert (model.n_clusters_, model.n_iter_, model.objective_, model.n_steps_) == (0, 0, 0.0, 3)
-    for name in ("cluster_ids_", "memory_directions_", "memory_weights_", "next_id_", "history_"):
+    for name in ("cluster_ids_", "cluster_centers_", "memory_weights_", "next_id_", "history_"):
         np.testing.assert_array_equal(getattr(model, name), before[name])
     # with no clusters in the last step, the nearest of those remembered
     assert ids_of(model.predict(frame(0, 1))) == [0, 1]
@@ -365,7 +365,7 @@ def test_an_empty_frame_only_ages():
         model.partial_fit(NOTHING)
         assert model.record().deaths == (dead,)
     assert model.cluster_ids_.shape == (0,)
-    assert model.memory_directions_.shape == (0, 3)
+    assert model.cluster_centers_.shape == (0, 3)
     assert model.predict(frame(0)).tolist() == [-1] * 10
     assert ids_of(model.partial_fit_predict(frame(0))) == [2]
 
@@ -377,7 +377,7 @@ def test_a_stream_may_begin_with_nothing():
     late = model.partial_fit(frame(0, 1))
     fresh = DDPvMFMeans(0.5).partial_fit(frame(0, 1))
     np.testing.assert_array_equal(late.labels_, fresh.labels_)
-    np.testing.assert_array_equal(late.memory_directions_, fresh.memory_directions_)
+    np.testing.assert_array_equal(late.cluster_centers_, fresh.cluster_centers_)
     with pytest.raises(InputError, match="X has 4 features, but DDPvMFMeans is expecting 3 features"):
         model.partial_fit(np.empty((0, 4)))
 
@@ -391,7 +391,7 @@ def test_frames_of_one_row():
         assert model.n_clusters_ == 1
         assert model.n_steps_ == step + 1
     assert model.cluster_ids_.tolist() == [0, 1, 2]
-    np.testing.assert_allclose(model.memory_directions_, AXES[:3], atol=1e-15)
+    np.testing.assert_allclose(model.cluster_centers_, AXES[:3], atol=1e-15)
 
 
 def test_fewer_rows_than_clusters():
@@ -407,7 +407,7 @@ def test_fewer_rows_than_clusters():
 @pytest.mark.parametrize("hold", [np.asarray, sp.csr_array, pd.DataFrame], ids=["dense", "csr", "frame"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_missing_rows_are_passed_over(hold, dtype):
-    whole, missing = DDPvMFMeans(0.6), DDPvMFMeans(0.6, allow_missing=True)
+    whole, missing = DDPvMFMeans(0.6), DDPvMFMeans(0.6, missing="flag")
     for step, rows in enumerate(wandering(3, n_rows=60)):
         rng = np.random.default_rng(step)
         rows = rows.astype(dtype)
@@ -433,7 +433,7 @@ def test_missing_rows_are_passed_over(hold, dtype):
 
 
 def test_a_frame_that_is_all_missing_only_ages():
-    model, other = (DDPvMFMeans(0.5, allow_missing=True).partial_fit(frame(0, 1)) for _ in range(2))
+    model, other = (DDPvMFMeans(0.5, missing="flag").partial_fit(frame(0, 1)) for _ in range(2))
     model.partial_fit(np.full((7, 3), np.nan))
     assert model.labels_.tolist() == [-1] * 7
     other.partial_fit(NOTHING)
@@ -441,7 +441,7 @@ def test_a_frame_that_is_all_missing_only_ages():
         if name != "labels_":
             np.testing.assert_array_equal(getattr(model, name), value, err_msg=name)
     assert model.predict(np.full((3, 3), np.nan)).tolist() == [-1, -1, -1]
-    first = DDPvMFMeans(allow_missing=True).partial_fit(np.full((7, 3), np.nan))
+    first = DDPvMFMeans(missing="flag").partial_fit(np.full((7, 3), np.nan))
     assert (first.n_steps_, first.n_features_in_, first.labels_.tolist()) == (1, 3, [-1] * 7)
 
 
@@ -456,16 +456,14 @@ def test_missing_rows_are_an_error_unless_allowed(method):
     assert pickle.dumps(published(model)) == before
 
 
-def test_infinite_and_zero_rows_are_never_allowed():
-    model = DDPvMFMeans(0.5, allow_missing=True).partial_fit(frame(0))
-    before = pickle.dumps(published(model))
-    for wrong, words in ((np.inf, "contains inf"), (0.0, "has norm 0 and no direction")):
-        rows = frame(0)
-        rows[0] = np.nan
-        rows[4] = wrong
-        with pytest.raises(InputError, match=words):
-            model.partial_fit(rows)
-    assert pickle.dumps(published(model)) == before
+def test_rows_of_infinities_and_zeros_are_missing_too():
+    whole, plain = (DDPvMFMeans(0.5, missing="flag").partial_fit(frame(0)) for _ in range(2))
+    rows = frame(0)
+    rows[0], rows[4], rows[5] = np.nan, np.inf, 0.0
+    whole.partial_fit(rows)
+    assert (whole.labels_[[0, 4, 5]] == -1).all()
+    plain.partial_fit(np.delete(rows, [0, 4, 5], axis=0))
+    np.testing.assert_array_equal(whole.cluster_centers_, plain.cluster_centers_)
 
 
 # ------------------------------------------------------------------------------------------------------------ limits
@@ -487,7 +485,7 @@ def test_a_model_that_forgets_at_once_is_frame_wise_dp_vmf_means(angle, paramete
             alone = DPvMFMeans(angle, **parameters).fit(rows)
         assert alone.n_clusters_ == model.n_clusters_
         np.testing.assert_array_equal(model.labels_, first + alone.labels_)
-        np.testing.assert_array_equal(model.memory_directions_, alone.cluster_centers_)
+        np.testing.assert_array_equal(model.cluster_centers_, alone.cluster_centers_)
         np.testing.assert_allclose(model.memory_weights_, np.linalg.norm(alone.resultants_, axis=1), rtol=1e-14)
         assert model.n_iter_ == alone.n_iter_
         if parameters == {"tol": 0.0}:
@@ -531,7 +529,7 @@ def test_a_known_rotation_equals_rows_turned_back():
         still.partial_fit(rows)
         turning.partial_fit(rows @ camera.T, rotation=turn)
         np.testing.assert_array_equal(turning.labels_, still.labels_)
-        np.testing.assert_allclose(turning.memory_directions_, still.memory_directions_ @ camera.T, atol=1e-12)
+        np.testing.assert_allclose(turning.cluster_centers_, still.cluster_centers_ @ camera.T, atol=1e-12)
         np.testing.assert_allclose(turning.memory_weights_, still.memory_weights_, rtol=1e-10)
         np.testing.assert_array_equal(turning.history_, still.history_)
         np.testing.assert_array_equal(turning.labels_, turning.predict(rows @ camera.T))
@@ -543,11 +541,11 @@ def test_a_known_rotation_equals_rows_turned_back():
 
 def test_an_empty_frame_turns_too():
     model = DDPvMFMeans(0.5).partial_fit(frame(0))
-    before = model.memory_directions_.copy()
+    before = model.cluster_centers_.copy()
     turn = rotation_about([0, 0, 1], 1.0)
     model.partial_fit(NOTHING, rotation=turn)
-    np.testing.assert_allclose(model.memory_directions_, before @ turn.T, atol=1e-15)
-    assert np.linalg.norm(model.memory_directions_) == pytest.approx(1.0, abs=1e-15)
+    np.testing.assert_allclose(model.cluster_centers_, before @ turn.T, atol=1e-15)
+    assert np.linalg.norm(model.cluster_centers_) == pytest.approx(1.0, abs=1e-15)
 
 
 def test_unseen_clusters_are_carried_by_the_turn_of_the_seen_ones():
@@ -559,12 +557,12 @@ def test_unseen_clusters_are_carried_by_the_turn_of_the_seen_ones():
         model.partial_fit(first).partial_fit(later @ turn.T)
         assert ids_of(model.labels_, 400) == [0, 1]
         assert model.steps_unseen_.tolist() == [0, 0, 1]
-    np.testing.assert_array_equal(plain.memory_directions_[:2], carried.memory_directions_[:2])
+    np.testing.assert_array_equal(plain.cluster_centers_[:2], carried.cluster_centers_[:2])
     alone = DDPvMFMeans(0.5, **parameters).partial_fit(first)
-    np.testing.assert_array_equal(plain.memory_directions_[2], alone.memory_directions_[2])
+    np.testing.assert_array_equal(plain.cluster_centers_[2], alone.cluster_centers_[2])
     # 400 rows against a memory of at most drift_concentration = 2: the seen ones follow to within half a percent
-    assert sphere.angle(carried.memory_directions_[2], turn @ alone.memory_directions_[2]) < 0.01
-    assert sphere.angle(plain.memory_directions_[2], turn @ alone.memory_directions_[2]) > 0.05
+    assert sphere.angle(carried.cluster_centers_[2], turn @ alone.cluster_centers_[2]) < 0.01
+    assert sphere.angle(plain.cluster_centers_[2], turn @ alone.cluster_centers_[2]) > 0.05
     assert carried.memory_weights_[2] == plain.memory_weights_[2]
     # after ten such turns the camera is elsewhere, and only the carried one is known again
     for number in range(2, 11):
@@ -572,17 +570,17 @@ def test_unseen_clusters_are_carried_by_the_turn_of_the_seen_ones():
         plain.partial_fit(rows)
         assert ids_of(carried.partial_fit_predict(rows), 400) == [0, 1]
     back = frame(2, n=400) @ np.linalg.matrix_power(turn, 10).T
-    assert sphere.angle(carried.memory_directions_[2], unit(back.sum(axis=0))) < 0.02
-    assert sphere.angle(plain.memory_directions_[2], unit(back.sum(axis=0))) > 1.0
+    assert sphere.angle(carried.cluster_centers_[2], unit(back.sum(axis=0))) < 0.02
+    assert sphere.angle(plain.cluster_centers_[2], unit(back.sum(axis=0))) > 1.0
     assert ids_of(carried.partial_fit_predict(back), 400) == [2]
     assert 2 not in plain.partial_fit_predict(back)
 
 
 def test_nothing_carries_where_nothing_is_seen():
     model = DDPvMFMeans(0.5, carry_unseen=True).partial_fit(frame(0, 1))
-    before = model.memory_directions_.copy()
+    before = model.cluster_centers_.copy()
     model.partial_fit(frame(2))  # a birth is no witness
-    np.testing.assert_array_equal(model.memory_directions_[:2], before)
+    np.testing.assert_array_equal(model.cluster_centers_[:2], before)
 
 
 # ------------------------------------------------------------------------------------------- drift, beside the paper
@@ -616,7 +614,7 @@ def drifting_error(seed, *, n_steps, n_rows=10, sigma=0.3, delta=0.02, n_skipped
         directions = around(directions, delta)
         rows = around(np.broadcast_to(directions, (n_rows, n_tracks, 3)), sigma)
         quiet_step(model, spread_out(rows))
-        memory = np.einsum("kkd->kd", model.memory_directions_[:n_tracks].reshape(n_tracks, n_tracks, 3))
+        memory = np.einsum("kkd->kd", model.cluster_centers_[:n_tracks].reshape(n_tracks, n_tracks, 3))
         raw = unit(rows.sum(axis=0))
         errors.append((sphere.angle(unit(memory), directions), sphere.angle(raw, directions)))
     return np.sqrt(np.mean(np.square(errors[n_skipped:]), axis=(0, 2)))
@@ -702,7 +700,7 @@ def test_rows_beyond_the_angle_are_rejected_on_request():
 
 
 def test_predict_learns_nothing():
-    model = DDPvMFMeans(0.5, allow_missing=True).partial_fit(frame(0, 1)).partial_fit(frame(1))
+    model = DDPvMFMeans(0.5, missing="flag").partial_fit(frame(0, 1)).partial_fit(frame(1))
     before = pickle.dumps(model)
     for rows in (frame(0, 2), NOTHING, np.full((2, 3), np.nan)):
         model.predict(rows)
@@ -715,10 +713,10 @@ def test_predict_learns_nothing():
 def test_score_is_minus_the_sum_of_distances():
     model = DDPvMFMeans(0.5).partial_fit(frame(0, 1))
     new, weights = frame(0, 2, seed=4), np.linspace(0.0, 2.0, 20)
-    nearest = (new @ model.memory_directions_.T).max(axis=1)
+    nearest = (new @ model.cluster_centers_.T).max(axis=1)
     assert model.score(new) == pytest.approx((nearest - 1.0).sum())
     assert model.score(new, sample_weight=weights) == pytest.approx(weights @ (nearest - 1.0))
-    assert model.score(model.memory_directions_) <= 0.0
+    assert model.score(model.cluster_centers_) <= 0.0
 
 
 # ----------------------------------------------------------------------------------------------------------- weights
@@ -742,7 +740,7 @@ def test_rows_of_weight_zero_might_as_well_be_gone():
 def test_weights_weigh_memory():
     light, heavy = DDPvMFMeans(0.5).partial_fit(frame(0)), DDPvMFMeans(0.5).partial_fit(frame(0), sample_weight=3.0)
     np.testing.assert_allclose(heavy.memory_weights_, 3.0 * light.memory_weights_, rtol=1e-14)
-    np.testing.assert_allclose(heavy.memory_directions_, light.memory_directions_, atol=1e-15)
+    np.testing.assert_allclose(heavy.cluster_centers_, light.cluster_centers_, atol=1e-15)
     assert heavy.objective_ - heavy.lambda_ == pytest.approx(3.0 * (light.objective_ - light.lambda_))
 
 
@@ -753,7 +751,7 @@ def test_whole_weights_are_rows_repeated_in_place():
         quiet_step(weighted, rows, sample_weight=weights if len(rows) else None)
         quiet_step(repeated, np.repeat(rows, weights, axis=0))
         np.testing.assert_array_equal(np.repeat(weighted.labels_, weights), repeated.labels_)
-        np.testing.assert_allclose(weighted.memory_directions_, repeated.memory_directions_, atol=1e-12)
+        np.testing.assert_allclose(weighted.cluster_centers_, repeated.cluster_centers_, atol=1e-12)
         np.testing.assert_allclose(weighted.memory_weights_, repeated.memory_weights_, rtol=1e-11)
 
 
@@ -792,12 +790,12 @@ def test_sparse_and_dense_streams_agree():
         quiet_step(dense, rows)
         quiet_step(sparse, sp.csr_array(rows))
         np.testing.assert_array_equal(sparse.labels_, dense.labels_)
-        np.testing.assert_allclose(sparse.memory_directions_, dense.memory_directions_, atol=1e-12)
+        np.testing.assert_allclose(sparse.cluster_centers_, dense.cluster_centers_, atol=1e-12)
         np.testing.assert_array_equal(sparse.cluster_ids_, dense.cluster_ids_)
 
 
 def test_a_memory_map_gives_the_bits_of_an_array(tmp_path):
-    held, plain = DDPvMFMeans(0.6, allow_missing=True), DDPvMFMeans(0.6, allow_missing=True)
+    held, plain = DDPvMFMeans(0.6, missing="flag"), DDPvMFMeans(0.6, missing="flag")
     for step, rows in enumerate(wandering(9)):
         rows[::7] = np.nan
         np.save(tmp_path / f"{step}.npy", 2.5 * rows)
@@ -932,16 +930,16 @@ def test_a_rotation_that_is_none_is_refused(rotation, sentence):
 
 
 @pytest.mark.parametrize("method", ["predict", "score", "record"])
-@pytest.mark.parametrize("allow_missing", [False, True])
-def test_an_unfitted_model_says_so(method, allow_missing):
+@pytest.mark.parametrize("missing", ["raise", "flag"])
+def test_an_unfitted_model_says_so(method, missing):
     with pytest.raises(NotFittedError, match="This DDPvMFMeans instance is not fitted yet"):
-        getattr(DDPvMFMeans(allow_missing=allow_missing), method)(*[frame(0)] * (method != "record"))
+        getattr(DDPvMFMeans(missing=missing), method)(*[frame(0)] * (method != "record"))
 
 
-@pytest.mark.parametrize("allow_missing", [False, True])
-def test_frames_that_are_none(allow_missing):
+@pytest.mark.parametrize("missing", ["raise", "flag"])
+def test_frames_that_are_none(missing):
     """Every frame goes through the gate, missing rows allowed or not, and through any door."""
-    model = DDPvMFMeans(allow_missing=allow_missing).partial_fit(frame(0))
+    model = DDPvMFMeans(missing=missing).partial_fit(frame(0))
     for method in ("fit", "partial_fit", "predict"):
         for wrong, words in (
             ([[1.0, 2.0, 3.0], [1.0, 2.0]], "must be a 2-D array, one row per vector; got a row 0 of length 3"),
@@ -956,7 +954,7 @@ def test_frames_that_are_none(allow_missing):
 
 
 def test_weight_on_missing_rows_alone_is_a_step_without_rows():
-    model = DDPvMFMeans(0.5, allow_missing=True).partial_fit(frame(0, 1))
+    model = DDPvMFMeans(0.5, missing="flag").partial_fit(frame(0, 1))
     rows = frame(0)
     rows[3] = np.nan
     model.partial_fit(rows, sample_weight=np.eye(10)[3])
@@ -972,11 +970,14 @@ def test_parameters_are_stored_untouched_and_cloned():
         "weight_update": "paper",
         "solver": "small_angle",
         "carry_unseen": True,
-        "allow_missing": True,
+        "merge_angle": 0.1,
+        "merge_after": 2,
+        "missing": "flag",
         "max_iter": 7,
         "tol": 0.5,
         "max_history": 3,
         "n_threads": 1,
+        "device": "cpu",
         "verbose": 0,
         "callbacks": None,
     }
@@ -1001,7 +1002,7 @@ def test_every_attribute_has_a_line_in_the_docstring_and_every_line_an_attribute
         if line.startswith("    ") and not line.startswith("     ") and " : " in line
         for name in line.split(" : ")[0].split(",")
     ]
-    assert set(names) == set(published(model))
+    assert set(names) == {*published(model), "device_"}
     parameters = DDPvMFMeans.__doc__.split("Parameters\n    ----------\n")[1].split("\n\n")[0]
     documented = [line.split(" : ")[0].strip() for line in parameters.splitlines() if " : " in line]
     assert sorted(documented) == sorted(DDPvMFMeans().get_params())
@@ -1017,8 +1018,8 @@ def test_the_example_in_the_docstring_runs_as_it_stands():
 def test_fitted_attributes():
     model = DDPvMFMeans(0.5).partial_fit(frame(0, 1).astype(np.float32))
     assert (model.labels_.dtype, model.cluster_ids_.dtype, model.steps_unseen_.dtype) == (np.int64,) * 3
-    assert (model.memory_directions_.dtype, model.memory_weights_.dtype) == (np.float64,) * 2
-    assert (model.memory_directions_.shape, model.memory_weights_.shape) == ((2, 3), (2,))
+    assert (model.cluster_centers_.dtype, model.memory_weights_.dtype) == (np.float64,) * 2
+    assert (model.cluster_centers_.shape, model.memory_weights_.shape) == ((2, 3), (2,))
     for name in ("n_clusters_", "next_id_", "n_steps_", "n_iter_", "n_features_in_"):
         assert type(getattr(model, name)) is int, name
     for name in ("objective_", "lambda_"):
@@ -1065,11 +1066,12 @@ def test_a_step_whose_observer_raises_leaves_the_model_as_it_was(moment, method)
     assert_same_model(model.partial_fit(frame(2)), other.partial_fit(frame(2)))  # as if nothing had been
 
 
-@pytest.mark.parametrize("allow_missing", [False, True])
-def test_bad_rows_and_weights_leave_the_model_as_it_was(allow_missing):
-    model = DDPvMFMeans(0.5, allow_missing=allow_missing).partial_fit(frame(0, 1)).partial_fit(frame(0))
+@pytest.mark.parametrize("missing", ["raise", "flag"])
+def test_bad_rows_and_weights_leave_the_model_as_it_was(missing):
+    model = DDPvMFMeans(0.5, missing=missing).partial_fit(frame(0, 1)).partial_fit(frame(0))
     before = pickle.dumps(published(model))
-    for wrong in (np.zeros((10, 3)), np.ones((2, 4)), np.full((2, 3), np.inf), "rows", np.ones(3), np.ones((1, 2, 3))):
+    without_direction = [] if missing == "flag" else [np.zeros((10, 3)), np.full((2, 3), np.inf)]
+    for wrong in (*without_direction, np.ones((2, 4)), "rows", np.ones(3), np.ones((1, 2, 3))):
         with pytest.raises(ValueError):  # noqa: PT011
             model.partial_fit(wrong)
         assert pickle.dumps(published(model)) == before
@@ -1121,3 +1123,16 @@ def test_verbose_shows_a_bar(capfd):
     assert "DDPvMFMeans" in shown.out + shown.err
     DDPvMFMeans(0.5).partial_fit(frame(0, 1))
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_rotation_recorded_with_few_digits_is_replaced_by_the_nearest():
+    turn = rotation_about([1.0, 2.0, 0.5], 0.4)
+    rough = (turn + 2e-4 * np.array([[1, -1, 0], [0, 1, 1], [-1, 0, 1]])).astype(np.float32)
+    rows = np.random.default_rng(0).normal(np.repeat(np.eye(3), 100, axis=0), 0.05)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    exact, noted = (DDPvMFMeans(0.5).fit(rows) for _ in range(2))
+    exact.partial_fit(rows @ turn.T, rotation=turn)
+    with pytest.warns(UserWarning, match=r"`rotation` of DDPvMFMeans has few digits: R R' differs from 1 by 0\.00"):
+        noted.partial_fit(rows @ turn.T, rotation=rough)
+    assert np.array_equal(exact.labels_, noted.labels_)
+    assert np.allclose(exact.cluster_centers_, noted.cluster_centers_, atol=1e-3)

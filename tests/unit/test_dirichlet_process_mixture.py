@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import normalized_mutual_info_score
+from tests.making import units
 
 from armillary import DirichletProcessMixture, load, save
 from armillary.datasets import make_tangent_gaussian_mixture
@@ -14,7 +15,7 @@ from armillary.diagnostics import expected_losses
 from armillary.exceptions import InputError, ParameterError
 from armillary.geometry import sphere
 
-BRIEF = {"n_burn_in": 1, "n_samples": 5, "n_attempts": 2, "random_state": 0}
+BRIEF = {"n_burn_in": 1, "n_draws": 5, "n_attempts": 2, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +27,6 @@ def data():
 @pytest.fixture(scope="module")
 def fitted(data):
     return DirichletProcessMixture(**BRIEF).fit(data[0])
-
-
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def fitted_state(model):
@@ -73,7 +69,7 @@ def test_clusters_are_found(data, component, sampler):
 @pytest.mark.parametrize("component", ["tangent_gaussian", "gaussian", "vmf"])
 def test_one_row_at_a_time_finds_them_too(data, component):
     X, truth = data[0][:60], data[1][:60]
-    model = DirichletProcessMixture(component, sampler="crp", n_burn_in=1, n_samples=3, random_state=0).fit(X)
+    model = DirichletProcessMixture(component, sampler="crp", n_burn_in=1, n_draws=3, random_state=0).fit(X)
     assert normalized_mutual_info_score(truth, model.labels_) > 0.9
 
 
@@ -111,7 +107,7 @@ def test_covariances_are_those_of_the_clusters(data):
 @pytest.mark.parametrize("component", ["tangent_gaussian", "gaussian", "vmf"])
 def test_threads_do_not_change_a_bit(component):
     X, _, _ = make_tangent_gaussian_mixture(5000, 3, 4, spread=0.1, min_angle=0.6, random_state=3)
-    brief = {"n_burn_in": 0, "n_samples": 2, "n_attempts": 1, "random_state": 0, "init": 3}
+    brief = {"n_burn_in": 0, "n_draws": 2, "n_attempts": 1, "random_state": 0, "init": 3}
     one = DirichletProcessMixture(component, n_threads=1, **brief).fit(X)
     two = DirichletProcessMixture(component, n_threads=2, **brief).fit(X)
     assert_equal_fits(one, two)
@@ -122,24 +118,24 @@ def test_threads_do_not_change_a_bit(component):
 def test_a_resumed_run_is_an_uninterrupted_one(data, component, sampler, tmp_path):
     X = data[0][: 20 if sampler == "crp" else 80]
     setting = {**BRIEF, "n_chains": 2, "sampler": sampler, "n_components": 9, "n_burn_in": 2, "init": 3}
-    whole = DirichletProcessMixture(component, **{**setting, "n_samples": 18}).fit(X)
-    part = DirichletProcessMixture(component, **{**setting, "n_samples": 8}).fit(X)
+    whole = DirichletProcessMixture(component, **{**setting, "n_draws": 18}).fit(X)
+    part = DirichletProcessMixture(component, **{**setting, "n_draws": 8}).fit(X)
     save(part, tmp_path / "checkpoint.armillary")
-    resumed = load(tmp_path / "checkpoint.armillary").resume(X, n_samples=10)
+    resumed = load(tmp_path / "checkpoint.armillary").resume(X, n_draws=10)
     assert_equal_fits(whole, resumed)
     np.testing.assert_array_equal(whole.sample_labels_, resumed.sample_labels_)
 
 
 def test_a_run_stopped_by_time_goes_on(data):
     X = data[0][:80]
-    whole = DirichletProcessMixture(weight_concentration="resampled", **BRIEF).fit(X)
-    model = DirichletProcessMixture(weight_concentration="resampled", max_seconds=1e-9, **BRIEF)
+    whole = DirichletProcessMixture(weight_prior="resampled", **BRIEF).fit(X)
+    model = DirichletProcessMixture(weight_prior="resampled", max_seconds=1e-9, **BRIEF)
     said = r"must do 12 sweeps for its first draw; max_seconds=1e-09 ended it after 1\. No draw was kept: labels_ comes"
     with pytest.warns(ConvergenceWarning, match=said):
         model.fit(X)
     assert model.trace_.shape == (1, 1, 3)
     assert model.n_draws_ == 0
-    np.testing.assert_array_equal(model.sample_labels_, model.chain_labels_)
+    np.testing.assert_array_equal(model.sample_labels_, model._saved_state.chain_labels)
     assert model.partition_draw_ == 0
     assert model.n_clusters_ == len(np.unique(model.labels_))
     with pytest.warns(ConvergenceWarning, match="ended it after 1"):  # no time for one sweep more
@@ -183,7 +179,7 @@ def test_the_trace_has_every_sweep(fitted):
 def test_labels_lose_less_than_the_draw_they_come_from():
     """Rows of a draw lie where they may be; rows of labels_ where they are most probable."""
     X, truth, _ = make_tangent_gaussian_mixture(1500, 3, 6, spread=0.2, min_angle=0.6, random_state=7)
-    model = DirichletProcessMixture(**{**BRIEF, "n_samples": 20}).fit(X)
+    model = DirichletProcessMixture(**{**BRIEF, "n_draws": 20}).fit(X)
     draws = model.sample_labels_
     losses = expected_losses(draws)
     assert np.argmin(losses) == model.partition_draw_
@@ -196,7 +192,7 @@ def test_labels_lose_less_than_the_draw_they_come_from():
 
 
 def test_alpha_moves_where_it_is_resampled(data):
-    model = DirichletProcessMixture(weight_concentration="resampled", **BRIEF).fit(data[0][:100])
+    model = DirichletProcessMixture(weight_prior="resampled", **BRIEF).fit(data[0][:100])
     assert len(np.unique(model.trace_[0, :, 1])) == model.trace_.shape[1]
     assert model.weight_concentration_ == model.trace_[0, -1, 1]
 
@@ -253,7 +249,7 @@ def test_axes_and_coordinates(data, fitted):
 
 
 def test_convergence_looks_at_chains_after_the_burn_in(data):
-    model = DirichletProcessMixture(n_chains=2, **{**BRIEF, "n_samples": 8}).fit(data[0][:100])
+    model = DirichletProcessMixture(n_chains=2, **{**BRIEF, "n_draws": 8}).fit(data[0][:100])
     found = model.convergence()
     assert found.n_clusters_r_hat >= 0.8
     assert 0.0 < found.log_joint_sample_size <= 16 * np.log10(16) + 1e-9
@@ -290,7 +286,7 @@ def test_awkward_rows_are_fitted(component, sampler, case):
     }[case]
     # every row in a cluster of its own, or all in one
     init = {"alone": np.arange(6), "cut locus": np.zeros(8, dtype=int)}.get(case, "k-means")
-    brief = {**BRIEF, "n_burn_in": 1, "n_samples": 2, "n_attempts": 1, "n_components": 6, "init": init}
+    brief = {**BRIEF, "n_burn_in": 1, "n_draws": 2, "n_attempts": 1, "n_components": 6, "init": init}
     model = DirichletProcessMixture(component, sampler=sampler, **brief).fit(rows)
     assert np.isfinite(model.trace_).all()
     assert np.isfinite(model.means_).all()
@@ -312,8 +308,8 @@ def test_float32_rows_are_fitted(data):
         ({"component": "cauchy"}, "`component` of DirichletProcessMixture must be one of 'tangent_gaussian'"),
         ({"sampler": "hmc"}, "`sampler` of DirichletProcessMixture must be one of 'split_merge'"),
         ({"weight_concentration_prior": 0.0}, r"must be a number in \(0, inf\); got 0.0"),
-        ({"weight_concentration": "free"}, "must be one of 'fixed', 'resampled'; got 'free'"),
-        ({"weight_concentration": "resampled", "sampler": "finite"}, 'must be "fixed" with sampler="finite"'),
+        ({"weight_prior": "free"}, "must be one of 'fixed', 'resampled'; got 'free'"),
+        ({"weight_prior": "resampled", "sampler": "finite"}, 'must be "fixed" with sampler="finite"'),
         ({"spread_prior": -1.0}, "`spread_prior` of DirichletProcessMixture must be a number"),
         ({"degrees_of_freedom_prior": 3.0}, "must be above 3, where the mean covariance exists; got 3.0. None takes 5"),
         ({"init": "random"}, "`init` of DirichletProcessMixture must be one of 'k-means', 'one'"),
@@ -321,7 +317,7 @@ def test_float32_rows_are_fitted(data):
         ({"init": 1000}, "must not exceed the number of rows; got init=1000 and n_samples=240"),
         ({"init": [0, 1]}, r"must hold one integer for each of the 240 rows where it is labels; got shape \(2,\)"),
         ({"n_attempts": -1}, "`n_attempts` of DirichletProcessMixture must be an int >= 0; got -1"),
-        ({"n_samples": 0}, "`n_samples` of DirichletProcessMixture must be an int >= 1; got 0"),
+        ({"n_draws": 0}, "`n_draws` of DirichletProcessMixture must be an int >= 1; got 0"),
         ({"max_seconds": 0}, "`max_seconds` of DirichletProcessMixture must be a number"),
         ({"loss": "squared"}, "`loss` of DirichletProcessMixture must be one of"),
         (

@@ -7,31 +7,34 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy import stats
+from tests.making import units
 
 from armillary.diagnostics import expected_losses
 from armillary.distributions.gaussian_component import GaussianComponent
 from armillary.distributions.tangent_component import TangentComponent
+from armillary.engines.cpu_sets import CpuSides
+from armillary.engines.select import open_passes
 from armillary.exceptions import InputError
 from armillary.fitting.convergence import effective_sample_size, split_r_hat
-from armillary.fitting.dirichlet_process import Clusters, typical_spread
+from armillary.fitting.dirichlet_process import clusters_of, typical_spread
 from armillary.fitting.divisions import RandomDivision, launch
 from armillary.fitting.kept_draws import KeptDraws
-from armillary.models._dirichlet_process_chains import AlphaPrior, draw_log_gammas, log_crp
-from armillary.models._dirichlet_process_estimate import point_estimate
-from armillary.models._dirichlet_process_start import merge_greedily
-from armillary.models._estimator import open_passes
-from armillary.models._split_merge import Summaries
+from armillary.models.dirichlet_process._chains import AlphaPrior, draw_log_gammas, log_crp
+from armillary.models.dirichlet_process._estimate import point_estimate
+from armillary.models.dirichlet_process._split_merge import Summaries
+from armillary.models.dirichlet_process._start import merge_greedily
 from armillary.points import as_points
+from armillary.rules import AffineRule
 
 
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+def whole(sample):
+    """All rows as one set."""
+    with open_passes(as_points(sample, "test"), 1, "test") as passes:
+        return clusters_of(passes, np.zeros(len(sample), dtype=int)).sets()
 
 
 def launched(component, sample, rng):
-    with open_passes(as_points(sample, "test"), 1, "test") as passes:
-        return launch(component, Clusters(passes, np.zeros(len(sample), dtype=int)).sets(), rng)[0]
+    return launch(component, whole(sample), rng)[0]
 
 
 @pytest.fixture
@@ -60,10 +63,11 @@ def test_probabilities_of_divisions_add_up_to_one(kind, n_rows):
     }[kind]()
     sides = [np.array(side) for side in product([False, True], repeat=n_rows)]
     # each unordered division is met twice, by both namings
-    total = sum(np.exp(division.log_probability(side)) for side in sides) / 2.0
+    total = sum(np.exp(division.log_probability(CpuSides(side))) for side in sides) / 2.0
     assert total == pytest.approx(1.0, rel=1e-9)
     for side in sides:
-        assert division.log_probability(side) == pytest.approx(division.log_probability(~side), rel=1e-12)
+        other = division.log_probability(CpuSides(~side))
+        assert division.log_probability(CpuSides(side)) == pytest.approx(other, rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["random", "launch"])
@@ -71,11 +75,12 @@ def test_divisions_are_drawn_with_their_probabilities(kind):
     rng = np.random.default_rng(2)
     sample = units(rng, 3, 3)
     division = RandomDivision(1.2) if kind == "random" else launched(GaussianComponent(3, 1.0, 6.0), sample, rng)
-    draws = [tuple(division.draw(3, rng)) for _ in range(4000)]
+    sets = whole(sample)
+    draws = [tuple(division.draw(sets, 0, rng).is_left) for _ in range(4000)]
     cells = {side: 0 for side in product([False, True], repeat=3) if not side[0]}
     for draw in draws:
         cells[draw if not draw[0] else tuple(not one for one in draw)] += 1
-    expected = [4000 * np.exp(division.log_probability(np.array(side))) for side in cells]
+    expected = [4000 * np.exp(division.log_probability(CpuSides(np.array(side)))) for side in cells]
     is_common = np.array(expected) > 5.0
     assert stats.chisquare(
         np.append(np.array(list(cells.values()))[is_common], np.array(list(cells.values()))[~is_common].sum() + 1e-9),
@@ -88,7 +93,7 @@ def test_a_launch_is_a_function_of_the_set_and_of_chance():
     sample = units(np.random.default_rng(3), 400, 3)
     component = TangentComponent(3, 0.3, 5.0)
     one, two = (launched(component, sample, np.random.default_rng(5)) for _ in range(2))
-    side = np.arange(400) % 2 == 0
+    side = CpuSides(np.arange(400) % 2 == 0)
     assert one.log_probability(side) == two.log_probability(side)
 
 
@@ -97,36 +102,86 @@ def test_a_launch_is_a_function_of_the_set_and_of_chance():
 
 def test_splits_and_merges_keep_labels_and_members_together(passes, rows):
     rng = np.random.default_rng(4)
-    clusters = Clusters(passes, rng.integers(4, size=30) * 3)
+    clusters = clusters_of(passes, rng.integers(4, size=30) * 3)
     for step in range(60):
         if step % 2 or len(clusters) < 2:
             whole = int(rng.integers(len(clusters)))
             n_rows = len(clusters.numbers(whole))
             is_left = np.arange(n_rows) < n_rows // 2
             if 0 < is_left.sum() < n_rows:
-                clusters.split(whole, is_left)
+                clusters.split(whole, CpuSides(is_left))
         else:
             first, second = rng.choice(len(clusters), 2, replace=False)
             union = clusters.together(int(first), int(second))
-            np.testing.assert_array_equal(union, np.flatnonzero(np.isin(clusters.labels, [first, second])))
+            are_both = np.isin(clusters.labels.to_host(), [first, second])
+            np.testing.assert_array_equal(union, np.flatnonzero(are_both))
             clusters.merge(int(first), int(second))
+        labels = clusters.labels.to_host()
         for k in range(len(clusters)):
-            np.testing.assert_array_equal(clusters.numbers(k), np.flatnonzero(clusters.labels == k))
-        counts = np.bincount(clusters.labels)
+            np.testing.assert_array_equal(clusters.numbers(k), np.flatnonzero(labels == k))
+            assert clusters.first_row(k) == np.flatnonzero(labels == k)[0]
+        counts = np.bincount(labels)
         np.testing.assert_array_equal(clusters.sets().counts, counts)
-        totals = np.array([rows[clusters.labels == k].sum(axis=0) for k in range(len(clusters))])
+        totals = np.array([rows[labels == k].sum(axis=0) for k in range(len(clusters))])
         np.testing.assert_allclose(clusters.sets().totals(), totals, atol=1e-12)
         assert clusters.counts.sum() == 30
+
+
+def test_sides_and_parts_of_sets_are_those_of_their_rows(passes, rows):
+    rng = np.random.default_rng(9)
+    clusters = clusters_of(passes, np.arange(30) % 3)
+    sets = clusters.unions([(0, 1), (2,)])
+    sides = [sets.where(0, clusters.labels, 1), sets.chance(1, np.random.default_rng(5)).below(0.5)]
+    members = [np.flatnonzero(np.arange(30) % 3 < 2), np.flatnonzero(np.arange(30) % 3 == 2)]
+    expected = [members[0] % 3 == 1, np.random.default_rng(5).random(10) < 0.5]
+    for own, is_left in zip(sides, expected, strict=True):
+        np.testing.assert_array_equal(own.is_left, is_left)
+        assert (own.n_left, own.n_right) == (is_left.sum(), (~is_left).sum())
+    # left before right
+    first, last = members[0][expected[0]], members[0][~expected[0]]
+    parted = sets.parted([sides[0], None])
+    np.testing.assert_array_equal(parted.sizes, [len(first), len(last), 10])
+    np.testing.assert_allclose(
+        parted.totals(), [rows[own].sum(axis=0) for own in (first, last, members[1])], atol=1e-12
+    )
+    ranks = [np.array([0, 3]), np.array([2, 5, 9])]
+    few = sets.few(ranks)
+    for number in range(2):
+        np.testing.assert_array_equal(few.rows(number), rows[members[number][ranks[number]]])
+    lefts = [rng.random(2), rng.random(3)]
+    weighted = np.array([weights @ few.rows(g) for g, left in enumerate(lefts) for weights in (left, 1.0 - left)])
+    np.testing.assert_allclose(few.shared(lefts).totals(), weighted, atol=1e-12)
+    # the odds of set g are between clusters 2 g and 2 g + 1
+    rule = AffineRule(rng.standard_normal((4, 3)), rng.standard_normal(4))
+    scores = rows @ rule.vectors.T + rule.offsets
+    for number, odds in enumerate(sets.odds(rule, 1.5)):
+        own = scores[members[number], 2 * number] - scores[members[number], 2 * number + 1]
+        np.testing.assert_allclose(odds.values, np.clip(own, -1.5, 1.5), rtol=1e-9, atol=1e-12)
+        np.testing.assert_array_equal(odds.sides().is_left, own > 0.0)
+
+
+def test_halves_go_with_the_rows(passes):
+    clusters = clusters_of(passes, np.arange(30) % 3)
+    is_left = np.random.default_rng(3).random(30) < 0.5
+    halves = passes.halves(is_left)
+    np.testing.assert_array_equal(halves.n_left(clusters.sets()), np.bincount(np.arange(30) % 3, is_left))
+    for k, own in enumerate(halves.of(clusters.sets())):
+        np.testing.assert_array_equal(own.is_left, is_left[k::3])
+    sizes = [size for k in range(3) for size in (is_left[k::3].sum(), (~is_left[k::3]).sum())]
+    np.testing.assert_array_equal(halves.parts(clusters.sets()).sizes, sizes)
+    halves.put(clusters.sets(1), None)
+    assert halves.to_host()[1::3].all()
+    np.testing.assert_array_equal(halves.to_host()[0::3], is_left[0::3])
 
 
 def test_a_typical_spread_is_that_of_the_clusters():
     rng = np.random.default_rng(6)
     noisy = units(rng, 5, 3)[np.arange(2000) % 5] + 0.05 * rng.standard_normal((2000, 3))
     with open_passes(as_points(noisy, "test"), 1, "test") as passes:
-        clusters = Clusters(passes, np.arange(2000) % 5)
+        clusters = clusters_of(passes, np.arange(2000) % 5)
         assert typical_spread(clusters, 0.3) == pytest.approx(0.05, rel=0.1)
     with open_passes(as_points(np.tile([[0.0, 1.0]], (9, 1)), "test"), 1, "test") as passes:
-        assert typical_spread(Clusters(passes, np.zeros(9, int)), 0.3) == 0.3
+        assert typical_spread(clusters_of(passes, np.zeros(9, int)), 0.3) == 0.3
 
 
 def test_greedy_merges_repair_too_many_seeds():
@@ -134,7 +189,7 @@ def test_greedy_merges_repair_too_many_seeds():
     truth = np.repeat([0, 1, 2], 60)
     noisy = np.eye(3)[truth] + 0.06 * rng.standard_normal((180, 3))
     with open_passes(as_points(noisy, "test"), 1, "test") as passes:
-        clusters = Clusters(passes, 4 * truth + rng.integers(4, size=180))
+        clusters = clusters_of(passes, 4 * truth + rng.integers(4, size=180))
         assert merge_greedily(TangentComponent(3, 0.02, 5.0), clusters, 1.0) == 9
         assert len(clusters) == 3
         assert all(len(np.unique(truth[clusters.numbers(k)])) == 1 for k in range(3))

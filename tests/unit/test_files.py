@@ -195,7 +195,11 @@ def test_columns_can_be_named(tmp_path):
     assert found.rows.tolist() == [[1.0, 2.0], [3.0, 4.0]]
     assert found.ids == ["10", "20"]
     assert found.texts == ["x", "x"]
-    assert found.notes == ("vectors from 2 columns of numbers", "ids from column 'code'", "texts from column 'words'")
+    assert found.notes == (
+        "vectors from 2 columns of numbers, 'a', 'b'",
+        "ids from column 'code'",
+        "texts from column 'words'",
+    )
 
 
 def test_rows_wider_than_a_block_of_the_table(tmp_path, monkeypatch):

@@ -10,13 +10,13 @@ import stat
 
 import pytest
 
+from armillary.durable import locks
+from armillary.durable.locks import beside
+from armillary.durable.whole import whole_file
 from armillary.exceptions import ArchiveError, InputError
 from armillary.files import folders, whole_folder
 from armillary.files.exchange import exchange
 from armillary.files.folders import bring_back
-from armillary.persistence import locks
-from armillary.persistence.locks import beside
-from armillary.persistence.whole import whole_file
 
 
 def test_a_folder_appears_whole(tmp_path):

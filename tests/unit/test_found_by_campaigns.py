@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import armillary
-from armillary import DDPvMFMeans, DirichletProcessMixture, Links, TemporalVonMisesFisherMixture
+from armillary import DDPvMFMeans, DirichletProcessMixture, Links, TemporalVonMisesFisherMixture, VonMisesFisherMixture
 from armillary.datasets import make_sparse_topics, make_tangent_gaussian_mixture
 from armillary.distributions import vmf
 from armillary.exceptions import ArmillaryError, InputError, InputTypeError, ParameterError
@@ -65,11 +65,51 @@ BEYOND = 10**400  # an int that no float holds
             ParameterError,
             "`radius` of smooth_depth must be an int from 1 to 65536",
         ),
+        (
+            lambda: TemporalVonMisesFisherMixture(1).fit(ROWS, times=-np.inf),
+            InputError,
+            "`times` of TemporalVonMisesFisherMixture must be finite; got -inf",
+        ),
+        (
+            lambda: VonMisesFisherMixture(2, initial_concentration=1e300).fit(ROWS),
+            ParameterError,
+            r"`initial_concentration` of VonMisesFisherMixture must be a number in \(0, 1e\+30\]; got 1e\+300",
+        ),
     ],
 )
 def test_sentences(call, error, sentence):
     with pytest.raises(error, match=sentence):
         call()
+
+
+def test_the_highest_first_concentration_is_a_start():
+    fit = VonMisesFisherMixture(2, initial_concentration=1e30, random_state=0).fit(ROWS)
+    assert np.isfinite(fit.concentrations_).all()
+
+
+def test_rows_and_views_of_any_length_are_directions():
+    sizes = np.array([[1e135], [1e-102], [1e300], [1e-300]])
+    there = plot_sphere(ROWS[:4], view_from=(1.0, 0.5, 0.2))
+    for view in ((1e300, 5e299, 2e299), (1e-300, 5e-301, 2e-301)):
+        drawn = plot_sphere(sizes * ROWS[:4], view_from=view)
+        for points, expected in zip(drawn.collections, there.collections, strict=True):
+            np.testing.assert_allclose(points.get_offsets(), expected.get_offsets(), rtol=0.0, atol=1e-15)
+
+
+def test_a_memory_that_cannot_turn_is_infinitely_sure(tmp_path):
+    model = DDPvMFMeans(drift_concentration=np.inf, weight_update="paper")
+    for turned in (0.0, 0.0, 0.1):
+        model.partial_fit(np.tile([np.cos(turned), np.sin(turned)], (5, 1)))
+    np.testing.assert_array_equal(model.memory_weights_, [np.inf])
+    np.testing.assert_allclose(model.cluster_centers_, [[1.0, 0.0]], rtol=0.0, atol=1e-15)
+    assert np.isfinite(model.objective_)
+    armillary.save(model, tmp_path / "model")
+    np.testing.assert_array_equal(armillary.load(tmp_path / "model").memory_weights_, [np.inf])
+
+
+def test_rows_without_times_are_of_the_first_slice_named_0():
+    model = TemporalVonMisesFisherMixture(2, max_iter=50, tol=0.1, random_state=0).fit(ROWS, slices=range(4))
+    np.testing.assert_array_equal(model.predict(ROWS, times=0), model.labels_)
 
 
 def test_a_fraction_is_a_number():

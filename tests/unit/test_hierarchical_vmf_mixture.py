@@ -20,7 +20,7 @@ from armillary import HierarchicalVonMisesFisherMixture, load, save
 from armillary.datasets import make_vmf_tree
 from armillary.exceptions import ArchiveError, InputError, InputTypeError, ParameterError
 from armillary.geometry.sphere import log_area
-from armillary.models import hierarchical_vmf_mixture as model_file
+from armillary.models.vmf import hierarchical_vmf_mixture as model_file
 
 ROWS, LABELS, TRUTH = make_vmf_tree(
     300, 8, 2, 2, concentration=40.0, inner_concentration=[2.0, 15.0, 15.0], random_state=3

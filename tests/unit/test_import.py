@@ -48,10 +48,13 @@ def test_a_model_is_made_without_compiler_plots_or_progress(model):
 
 def test_dir_lists_the_public_names_and_rooms():
     expected = [
+        "AutoClusterer",
         "BayesianVonMisesFisherMixture",
         "DDPvMFMeans",
         "DPvMFMeans",
         "DirichletProcessMixture",
+        "GibbsVonMisesFisherMixture",
+        "HierarchicalSphericalKMeans",
         "HierarchicalVonMisesFisherMixture",
         "LINK_PRESETS",
         "Links",
@@ -62,6 +65,7 @@ def test_dir_lists_the_public_names_and_rooms():
         "VonMisesFisherMixture",
         "__version__",
         "choose_model",
+        "curation",
         "datasets",
         "diagnostics",
         "distributions",
@@ -69,6 +73,8 @@ def test_dir_lists_the_public_names_and_rooms():
         "geometry",
         "load",
         "metrics",
+        "name_clusters",
+        "open_rows",
         "plots",
         "save",
         "select_max_angle",
@@ -91,12 +97,12 @@ def test_rooms_are_modules(room):
 
 
 def test_public_names_come_from_their_homes():
-    from armillary.models.angle_search import find_max_angle
-    from armillary.models.angle_selection import select_max_angle, suggest_max_angle
-    from armillary.models.ddp_vmf_means import DDPvMFMeans
-    from armillary.models.dp_vmf_means import DPvMFMeans
-    from armillary.models.spherical_kmeans import SphericalKMeans
+    from armillary.models.means.ddp_vmf_means import DDPvMFMeans
+    from armillary.models.means.dp_vmf_means import DPvMFMeans
+    from armillary.models.means.spherical_kmeans import SphericalKMeans
     from armillary.persistence.archive import load, save
+    from armillary.selection.angle_search import find_max_angle
+    from armillary.selection.angle_selection import select_max_angle, suggest_max_angle
 
     assert armillary.DDPvMFMeans is DDPvMFMeans
     assert armillary.DPvMFMeans is DPvMFMeans

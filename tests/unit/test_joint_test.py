@@ -12,8 +12,8 @@ from armillary.diagnostics import (
     marginal_conditional_draws,
     successive_conditional_draws,
 )
+from armillary.draws import Stream
 from armillary.exceptions import InputError, ParameterError
-from armillary.random import Stream
 
 RATE = 1e-6
 

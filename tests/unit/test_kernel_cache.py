@@ -19,10 +19,10 @@ from numba.core import config
 
 import armillary
 from armillary.exceptions import CacheWarning
-from armillary.kernels.cpu import _jit
+from armillary.kernels import jit as _jit
 
 SOURCE = """
-from armillary.kernels.cpu._jit import kernel
+from armillary.kernels.jit import kernel
 
 
 @kernel

@@ -14,8 +14,8 @@ import scipy.sparse as sp
 import armillary
 from armillary import Links
 from armillary.exceptions import InputError, ParameterError
-from armillary.kernels.contract import Fate
-from armillary.models.links import Thresholds
+from armillary.kernels.links.records import Fate
+from armillary.models.links.links import Thresholds
 from armillary.persistence import archive
 
 
@@ -180,7 +180,7 @@ def test_prediction_changes_nothing_and_says_what_learning_would():
 
 
 def test_prediction_of_many_nodes_is_that_of_one_at_a_time(monkeypatch):
-    from armillary.models import _link_graph
+    from armillary.models.links import _link_graph
 
     rows, thresholds = eventful(3)
     model = Links(*thresholds).fit(rows)
@@ -250,7 +250,7 @@ def test_what_is_said_of_a_cluster_goes_with_it():
     for _ in range(3):
         model.learn_one(plane(180)[0])
     assert model.names == {2: "bob"}
-    assert model.apart_.shape == (0, 2)
+    assert model._apart.shape == (0, 2)
 
 
 def test_history_shown_before_stays_as_it_was():
@@ -259,7 +259,7 @@ def test_history_shown_before_stays_as_it_was():
     shown = []
     for x in rows:
         model.learn_one(x)
-        shown.append((model.history_, model.history_.copy(), model.joins_, model.joins_.copy()))
+        shown.append((model.history_, model.history_.copy(), model._joins, model._joins.copy()))
     for history, history_then, joins, joins_then in shown:
         np.testing.assert_array_equal(history, history_then)
         np.testing.assert_array_equal(joins, joins_then)
@@ -269,7 +269,7 @@ def test_history_is_bounded():
     rows, thresholds = eventful(2)
     whole, short = Links(*thresholds).fit(rows), Links(*thresholds, max_history=3).fit(rows)
     np.testing.assert_array_equal(short.history_, whole.history_[-3:])
-    np.testing.assert_array_equal(short.joins_, whole.joins_[-3:])
+    np.testing.assert_array_equal(short._joins, whole._joins[-3:])
     assert Links(*thresholds, max_history=0).fit(rows).history_.shape == (0, 4)
 
 
@@ -355,7 +355,7 @@ def test_an_observer_that_raises_leaves_everything_as_it_was():
 
 
 def test_an_interrupt_in_the_middle_of_a_batch_leaves_everything_as_it_was(monkeypatch):
-    from armillary.models import _link_graph
+    from armillary.models.links import _link_graph
 
     rows, _ = stream()
     model = Links().fit(rows[:100])
@@ -428,9 +428,9 @@ def test_memory_is_bounded_where_the_bound_is_set():
         model.partial_fit(generator.normal(size=(100, 32)))
         assert model.n_subclusters_ <= 20
         assert len(model.history_) <= 50
-        assert len(model.joins_) <= 50
+        assert len(model._joins) <= 50
         assert len(model._graph.forest.nodes) == room
-    assert model.next_subcluster_ > 1000
+    assert model._next_subcluster > 1000
 
 
 def test_a_full_house_takes_the_nearest_or_gives_up_the_longest_unseen():
@@ -497,7 +497,7 @@ def test_must_link_makes_one_cluster_that_is_never_cut():
     assert model.n_clusters_ == 2
     assert model.must_link(plane(0)[0], plane(121)[0]) == 0
     assert model.current_ids([0, 1, 2]).tolist() == [0, 0, 0]
-    assert int(model.is_pinned_.sum()) == 2
+    assert int(model._is_pinned.sum()) == 2
     assert model.must_link(0, 0) == 0
 
 
@@ -548,7 +548,7 @@ def test_corrections_are_saved(tmp_path):
     armillary.save(model, tmp_path / "m")
     loaded = armillary.load(tmp_path / "m")
     assert loaded.names == {2: "ada"}
-    assert loaded.apart_.tolist() == [[0, 1]]
+    assert loaded._apart.tolist() == [[0, 1]]
     assert content(loaded) == content(model)
 
 

@@ -12,7 +12,7 @@ from armillary import LINK_PRESETS, Links, tune_links
 from armillary.datasets import make_vmf_mixture
 from armillary.exceptions import InputError, ParameterError
 from armillary.metrics import matched_accuracy_score
-from armillary.models.link_tuning import Position, wrong_shares
+from armillary.selection.link_tuning import Position, wrong_shares
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

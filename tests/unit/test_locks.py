@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from armillary.durable import locks, whole
+from armillary.durable.locks import beside, held, held_where_possible
+from armillary.durable.whole import whole_file
 from armillary.exceptions import InputError
-from armillary.persistence import locks, whole
-from armillary.persistence.locks import beside, held, held_where_possible
-from armillary.persistence.whole import whole_file
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="made for systems with flock; Windows' form is played here")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from armillary.engines.select import open_passes
 from armillary.fitting import neighbours
 from armillary.fitting.neighbours import lists_within, nearest_rows, neighbour_graph
-from armillary.models._estimator import open_passes
 from armillary.points import as_points
 
 

@@ -13,7 +13,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfTransformer
 
 from armillary import MultinomialMixture
-from armillary.models import multinomial_mixture
+from armillary.models.vmf import multinomial_mixture
 
 GOPAL = Path(__file__).parents[2] / "papers" / "gopal2014_vmf"
 REASON = "ARMILLARY_SHARED_DATA does not name a data folder"

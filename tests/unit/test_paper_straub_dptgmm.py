@@ -83,7 +83,7 @@ def test_the_page_is_written_from_the_results(is_stored, toy_run, modules):
 def test_a_chain_is_measured_sweep_by_sweep(modules):
     synthetic = modules["synthetic"]
     made = synthetic.make("anisotropic", 200, 4, seed=3)
-    model = DirichletProcessMixture(n_burn_in=0, n_samples=5, random_state=5, init=synthetic.random_labels(made, 5))
+    model = DirichletProcessMixture(n_burn_in=0, n_draws=5, random_state=5, init=synthetic.random_labels(made, 5))
     model.fit(made.rows)
     settings = {"init": "random labels"}
     estimate = synthetic.sampled(made, settings, n_draws=5, seed=5)

@@ -13,8 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from armillary.exceptions import InputError, MissingExtraError, ParameterError
-from armillary.models.angle_selection import AngleTable
 from armillary.plots import angles, plot_angle_table
+from armillary.selection.angle_selection import AngleTable
 
 
 def table_of(degrees=(5.0, 10.0, 20.0, 40.0), n_clusters=(90, 50, 30, 4), silhouettes=(0.4, 0.6, 0.9, 0.5)):

@@ -12,6 +12,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from armillary.exceptions import InputError, MissingExtraError, ParameterError
+from armillary.palette import MORE_COLORS
 from armillary.plots import plot_sphere, plot_sphere_views
 from armillary.plots.sphere import NOISE_COLOR, PALETTE, UNLABELLED_COLOR, _frame, _lambert, cluster_colors
 
@@ -224,6 +225,11 @@ def smallest_step(palette, eye):
 def test_any_two_colours_differ_for_every_eye(eye):
     assert smallest_step(PALETTE, eye) >= 0.09
     assert smallest_step([*PALETTE, NOISE_COLOR], eye) >= 0.045
+
+
+@pytest.mark.parametrize("eye", EYES)
+def test_two_dozen_colours_differ_too(eye):
+    assert smallest_step([*PALETTE, *MORE_COLORS], eye) >= (0.09 if eye == "normal" else 0.058)
 
 
 def test_the_measure_finds_a_palette_that_color_blind_readers_cannot_use():

@@ -22,7 +22,7 @@ def fits():
     """A fit of each kind of Gaussian on the same rows."""
     X, _, _ = make_tangent_gaussian_mixture(240, 4, 3, spread=0.1, min_angle=1.0, random_state=1)
     kinds = ("tangent_gaussian", "gaussian", "vmf")
-    made = {kind: DirichletProcessMixture(kind, n_burn_in=0, n_samples=2, random_state=0).fit(X) for kind in kinds}
+    made = {kind: DirichletProcessMixture(kind, n_burn_in=0, n_draws=2, random_state=0).fit(X) for kind in kinds}
     return X, made
 
 
@@ -171,7 +171,7 @@ def test_sentences(fits):
 
 def test_one_axis_is_no_plane():
     X, _, _ = make_tangent_gaussian_mixture(60, 2, 2, spread=0.1, min_angle=1.0, random_state=1)
-    model = DirichletProcessMixture(n_burn_in=0, n_samples=1, random_state=0).fit(X)
+    model = DirichletProcessMixture(n_burn_in=0, n_draws=1, random_state=0).fit(X)
     with pytest.raises(ParameterError, match=r"ints from 0 to 0; got \(0, 1\)\. One axis is no plane"):
         plot_tangent_space(model, X)
 

@@ -261,7 +261,12 @@ def test_even_ranges_cover_the_rows_once_and_evenly(n_rows, n_ranges):
 def test_lanes_cover_the_rows_in_a_power_of_two_of_long_ranges(n_rows, n_features):
     lanes = lane_plan(n_rows, n_features)
     assert len(lanes).bit_count() == 1
-    assert len(lanes) <= 256
+    # one more row than an even share, and a power of two fewer lanes: at most twice as long as the longest
+    longest = max(stop - start for start, stop in lanes)
+    assert (
+        len(lanes) == 1 << 14
+        or longest <= 2 * max(2048, 98_304 // n_features, min(1 << 16, (1 << 23) // n_features)) + 1
+    )
     assert lanes[0][0] == 0
     assert lanes[-1][1] == n_rows
     assert all(one[1] == other[0] for one, other in pairwise(lanes))

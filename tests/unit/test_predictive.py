@@ -5,17 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from tests.making import units
 
 from armillary.distributions import bessel
 from armillary.distributions.log_concentration import MixturePrior
 from armillary.distributions.predictive import PredictiveDensity
 
 K, G, D = 4, 3, 6
-
-
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def priors():

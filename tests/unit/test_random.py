@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
+from armillary.draws import Stream, generator
 from armillary.exceptions import ParameterError
-from armillary.random import Stream, generator
 
 
 def draws(source):

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import zlib
+from dataclasses import fields
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -16,9 +17,13 @@ from sklearn.metrics import silhouette_samples
 
 from armillary import DirichletProcessMixture, DPvMFMeans, SphericalKMeans, select_max_angle
 from armillary.datasets import make_vmf_mixture
+from armillary.engines.select import open_passes
 from armillary.exceptions import ArchiveError, InputError, ParameterError
+from armillary.points import as_points
 from armillary.report import ReportData, write_report
+from armillary.report.clusters import MOST_CLUSTERS, cluster_facts, largest
 from armillary.report.payload import script_json
+from armillary.report.writer import write_page
 
 VOID = {"meta", "link", "img", "br", "wbr", "input"}
 
@@ -91,7 +96,8 @@ def test_the_headline_says_how_many_of_what_by_which_model(page_of):
     X, truth, _ = make_vmf_mixture(1200, 3, 4, concentration=100.0, min_angle=1.0, random_state=0)
     model = DPvMFMeans(0.6, random_state=0).fit(X)
     page = page_of(X, model.labels_, model, title="Four caps", truth=truth, timings={"reading": 0.5, "fitting": 2.0})
-    assert "4 clusters in 1,200 rows of 3 numbers, found by DPvMFMeans." in page.said
+    assert "4 clusters in 1,200 rows. " in page.said
+    assert "How they were found 4 clusters in 1,200 rows of 3 numbers, found by DPvMFMeans." in page.said
     assert "DPvMFMeans was fitted with max_angle = 0.6, random_state = 0." in page.said
     assert "Rows are drawn where they are: all angles are true." in page.said
     assert "fitting 2 s" in page.said
@@ -150,7 +156,7 @@ def test_the_choice_is_told_and_drawn(page_of):
     assert "a < b" in page.said
     found = select_max_angle(X, [0.3, 0.8, 1.2])
     page = page_of(X, labels, choice=found)
-    assert f"has the best mean silhouette of {len(found.max_angles)} that were tried" in page.said
+    assert found.reason in page.said
     page = page_of(X, labels, choice=SimpleNamespace(reason="One sentence.", table=[], criterion="none"))
     assert "One sentence." in page.said
 
@@ -174,7 +180,7 @@ def test_the_main_class_of_each_cluster(page_of):
 
 def test_chains_of_a_sampler_are_drawn(page_of):
     X, _, _ = make_vmf_mixture(40, 3, 2, concentration=50.0, random_state=0)
-    model = DirichletProcessMixture("vmf", n_samples=4, n_burn_in=3, random_state=0).fit(X)
+    model = DirichletProcessMixture("vmf", n_draws=4, n_burn_in=3, random_state=0).fit(X)
     page = page_of(X, model.labels_, model)
     assert "How the chains went" in page.said
     assert "log joint density" in page.said
@@ -321,7 +327,7 @@ def test_thousands_of_clusters_are_cut_and_said(page_of):
     assert "The 1,000 largest clusters are shown. 300 more clusters with 300 rows in all, none larger" in page.said
     codes = unpacked(page.data["codes"], "<u2")
     assert (codes[2000:] == 1001).all()
-    assert "1,300 clusters, 2,300 rows; 1,270 smaller ones, not drawn, have 2,240" in page.said
+    assert "Largest cluster rows 0 2 1 2" in page.said  # lists in place of bars
 
 
 def test_rows_without_a_direction_are_counted_and_left_out(page_of):
@@ -518,3 +524,38 @@ def test_sentences(tmp_path, changes, sentence):
 def test_max_points_is_checked(tmp_path):
     with pytest.raises(ParameterError, match="`max_points` of write_report must be an int >= 1; got 0"):
         write_report(tmp_path / "report.html", ReportData(rows_of(5, 3), [0] * 5), max_points=0)
+
+
+# ------------------------------------------------------------------------------------------------- facts known already
+
+
+def facts_of(X, labels, most_clusters=MOST_CLUSTERS):
+    with open_passes(as_points(X, "test"), 1, "test") as passes:
+        return cluster_facts(passes, labels, most_clusters=most_clusters)
+
+
+def test_a_page_of_known_facts_is_the_page(tmp_path):
+    X = rows_of(80, 3)
+    labels = SphericalKMeans(4, random_state=0).fit_predict(X).astype(np.int64)
+    data = ReportData(X, labels)
+    write_report(tmp_path / "one.html", data, n_threads=1)
+    write_page(tmp_path / "other.html", data, n_threads=1, facts=facts_of(X, labels))
+    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "other.html").read_bytes()
+
+
+def test_the_largest_of_all_clusters_are_those_that_a_page_of_few_measures():
+    X = rows_of(300, 4, seed=1)
+    labels = np.minimum(np.random.default_rng(2).geometric(0.2, size=300) - 2, 11)
+    every, wanted = facts_of(X, labels), facts_of(X, labels, 5)
+    with open_passes(as_points(X, "test"), 1, "test") as passes:
+        found = largest(passes, every, 5)
+        assert largest(passes, every) is every
+    assert wanted.n_small > 3
+    of_all = {"silhouettes", "row_silhouettes"}  # against all clusters, as summary.json has them
+    for field in fields(wanted):
+        if field.name not in of_all:
+            np.testing.assert_array_equal(getattr(found, field.name), getattr(wanted, field.name), field.name)
+    np.testing.assert_array_equal(found.silhouettes, every.silhouettes[np.isin(every.names, wanted.names)])
+    is_shown = wanted.codes >= 0
+    np.testing.assert_array_equal(found.row_silhouettes[is_shown], every.row_silhouettes[is_shown])
+    assert np.isnan(found.row_silhouettes[~is_shown]).all()

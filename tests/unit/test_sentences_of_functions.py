@@ -128,7 +128,7 @@ def test_vmf_says_what_it_cannot_use(call):
 
 
 def _mixture():
-    return DirichletProcessMixture(n_burn_in=1, n_samples=2, random_state=0, n_threads=1).fit(_rows())
+    return DirichletProcessMixture(n_burn_in=1, n_draws=2, random_state=0, n_threads=1).fit(_rows())
 
 
 def _rows(n=30):

@@ -7,13 +7,14 @@ import pytest
 import scipy.sparse as sp
 
 from armillary.distributions import direction_chains as dc
+from armillary.engines.cpu import Passes
 from armillary.fitting import slice_sums
 from armillary.fitting.slice_sums import Beginning, ListedSums, Smoothing, StoredSums, first_pass
-from armillary.fitting.slices import SlicedPasses, SlicedPoints
-from armillary.fitting.workers import Workers
-from armillary.kernels.contract import AffineRule
-from armillary.kernels.cpu import blocks as cpu
+from armillary.fitting.slices import SlicedPasses
+from armillary.kernels.rows import blocks as cpu
 from armillary.points import as_points
+from armillary.rules import AffineRule
+from armillary.workers import Workers
 
 N_SLICES, N_CLUSTERS, N_FEATURES = 5, 3, 90
 
@@ -25,7 +26,7 @@ def sliced_passes(n_features=N_FEATURES, density=0.08, seed=0):
     rows[np.arange(80), rng.integers(0, n_features, 80)] += 1.0
     numbers = rng.choice([0, 2, 3, 4], size=80)
     points = as_points(sp.csr_array(rows), "test", rng.gamma(2.0, size=80))
-    return SlicedPasses(SlicedPoints.of(points, numbers, N_SLICES), cpu, Workers(1))
+    return SlicedPasses.of(Passes(points, cpu, Workers(1)), numbers, N_SLICES)
 
 
 def drawn_rule(n_features=N_FEATURES, seed=1):
@@ -126,8 +127,7 @@ def test_sums_are_stored_where_they_are_fewer_than_the_values():
     passes, rule = sliced_passes(n_features=6, density=0.9), drawn_rule(n_features=6)
     assert isinstance(first_pass(passes, rule, is_smoothed=True).sums, StoredSums)
     assert slice_sums._are_many(sliced_passes(), N_CLUSTERS)
-    one = SlicedPoints.of(passes.sliced.points, np.zeros(80, dtype=np.int64), 1)
-    assert not slice_sums._are_many(SlicedPasses(one, cpu, Workers(1)), 1000)
+    assert not slice_sums._are_many(SlicedPasses.last(passes.whole), 1000)
 
 
 def test_a_cluster_without_rows_takes_an_offset_of_minus_infinity(both):

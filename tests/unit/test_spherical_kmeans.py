@@ -14,22 +14,20 @@ import scipy.sparse as sp
 from scipy import stats
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from tests.making import units
 
 from armillary import SphericalKMeans
+from armillary.engines import cpu as engine
+from armillary.engines import cpu_column
+from armillary.engines.cpu import Passes
 from armillary.exceptions import ArmillaryError, InputError, ParameterError
 from armillary.fitting import initialization
-from armillary.fitting.passes import Passes
-from armillary.fitting.workers import Workers
-from armillary.kernels.cpu import blocks as cpu
-from armillary.models import spherical_kmeans
+from armillary.kernels.rows import blocks as cpu
+from armillary.models.means import spherical_kmeans
 from armillary.points import as_points
+from armillary.workers import Workers
 
 FALSE_ALARM = 1e-6  # of each chi-square test below; seeds are fixed
-
-
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def clumped(seed, n_rows=120, n_features=3, n_clumps=4, spread=0.1):
@@ -61,7 +59,10 @@ SENTENCES = [
     ({"n_clusters": 2.0}, "must be an int >= 1; got 2.0."),
     ({"n_clusters": True}, "must be an int >= 1; got True."),
     ({"n_clusters": None}, "must be an int >= 1; got None."),
-    ({"init": "kmeans"}, "must be one of 'k-means++', 'random'; got 'kmeans'. Or give directions, shape (K, D)."),
+    (
+        {"init": "kmeans"},
+        "must be one of 'k-means++', 'k-means||', 'random'; got 'kmeans'. Or give directions, shape (K, D).",
+    ),
     ({"init": np.eye(3)[:2]}, f"{SHAPE} got (2, 3). Give one direction per cluster."),
     ({"init": np.eye(4)}, f"{SHAPE} got (4, 4). Give one direction per cluster."),
     ({"n_init": 0}, f"must be an int >= 1; got 0.{RESTARTS}"),
@@ -142,9 +143,13 @@ def test_parameters_are_stored_untouched_and_cloned():
         "max_iter": 7,
         "tol": 0.5,
         "empty_clusters": "keep",
+        "balance": 1.5,
+        "batch_size": None,
         "algorithm": "lloyd",
         "random_state": 5,
         "n_threads": 1,
+        "missing": "flag",
+        "device": "cpu",
         "verbose": 0,
         "callbacks": None,
     }
@@ -210,7 +215,7 @@ def test_every_attribute_has_a_line_in_the_docstring_and_every_line_an_attribute
         for name in line.split(" : ")[0].split(",")
     ]
     published = {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
-    assert set(names) == published
+    assert set(names) == published | {"device_"}
     parameters = SphericalKMeans.__doc__.split("Parameters\n    ----------\n")[1].split("\n\n")[0]
     documented = [line.split(" : ")[0].strip() for line in parameters.splitlines() if " : " in line]
     assert sorted(documented) == sorted(SphericalKMeans().get_params())
@@ -233,7 +238,7 @@ def test_the_objective_and_the_inertia_are_what_the_docstring_says():
 def test_a_perfect_fit_has_inertia_zero():
     rows = np.repeat(units(np.random.default_rng(2), 4, 5), 10, axis=0)
     model = SphericalKMeans(4, random_state=0).fit(rows)
-    assert 0.0 <= model.inertia_ <= 1e-13
+    assert 0.0 <= model.inertia_ <= 40 * 2.0**-44  # sums are rounded to 2^-44 here
     assert model.score(rows) <= 0.0
 
 
@@ -415,7 +420,7 @@ def test_an_empty_cluster_takes_the_row_farthest_from_its_own_direction(algorith
     # after one step the two directions are rows: the farthest two that count, each from a cluster of more than one
     own = (rows @ far_start()[:2].T).max(axis=1)
     farthest = np.argsort(np.where(weights > 0.0, own, np.inf))[:2]
-    np.testing.assert_allclose(model.cluster_centers_[2:], rows[farthest], rtol=0, atol=1e-14)
+    np.testing.assert_allclose(model.cluster_centers_[2:], rows[farthest], rtol=0, atol=1e-11)  # q = 43, and light rows
     np.testing.assert_allclose(model.counts_[2:], weights[farthest])
     settled = SphericalKMeans(4, init=far_start(), algorithm=algorithm).fit(rows, sample_weight=weights)
     assert settled.counts_.all()
@@ -431,7 +436,7 @@ def test_many_empty_clusters_take_the_farthest_rows_in_order(algorithm):
     model = quiet_fit(SphericalKMeans(1300, init=start, algorithm=algorithm, max_iter=1), rows)
     np.testing.assert_array_equal(model.counts_, [301] + [1] * 1299)
     farthest = np.argsort(rows[:, 0])[:1299]
-    np.testing.assert_allclose(model.cluster_centers_[1:], rows[farthest], rtol=0, atol=1e-14)
+    np.testing.assert_allclose(model.cluster_centers_[1:], rows[farthest], rtol=0, atol=2e-12)  # q = 39
 
 
 @pytest.mark.parametrize("algorithm", ["lloyd", "hamerly"])
@@ -449,10 +454,9 @@ def test_a_cluster_of_one_row_gives_none_away(algorithm):
 def start_of(rows, n_clusters, seed, kind="k-means++", weights=None):
     points = as_points(rows, "test", weights)
     generator = np.random.default_rng(seed)
-    if kind == "random":
-        return initialization.random_rows(points, n_clusters, generator)
     with Workers(1) as workers:
-        return initialization.plus_plus(Passes(points, cpu, workers), n_clusters, generator)
+        start = initialization.random_rows if kind == "random" else initialization.plus_plus
+        return start(Passes(points, cpu, workers), n_clusters, generator)
 
 
 @pytest.mark.parametrize("kind", ["k-means++", "random"])
@@ -578,9 +582,9 @@ def test_plus_plus_draws_by_weight_times_one_minus_cosine(monkeypatch):
     rows, weights = units(rng, 5, 3), np.array([1.0, 2.0, 1.0, 0.5, 1.5])
     message = "generator seed 15"
     assert plus_plus_statistic(rows, weights, 3000) < 1.0, message
-    distances = initialization._distances
+    distances = cpu_column.distances
     # planted: draws by the chord rather than its square
-    monkeypatch.setattr(initialization, "_distances", lambda cosines: np.sqrt(distances(cosines)))
+    monkeypatch.setattr(engine, "distances", lambda cosines: np.sqrt(distances(cosines)))
     assert plus_plus_statistic(rows, weights, 3000) > 1.0, message
 
 
@@ -625,8 +629,9 @@ def test_directions_are_unit_to_float64_from_any_start(dtype):
 def test_auto_takes_hamerly_where_its_docstring_says(n_features, n_clusters, is_sparse, is_bounded):
     rows = units(np.random.default_rng(18), 40, n_features)
     points = as_points(sp.csr_array(rows) if is_sparse else rows, "test")
-    parameters = spherical_kmeans.Parameters.check(SphericalKMeans(n_clusters), points)
-    assert parameters.is_bounded is is_bounded
+    parameters = spherical_kmeans.Parameters.check(SphericalKMeans(n_clusters).get_params(), points, "Model")
+    labels = Passes(points, cpu, Workers(1)).labels(parameters.algorithm, n_clusters)
+    assert labels.is_bounded is is_bounded
 
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_matrix])
@@ -701,7 +706,8 @@ def test_one_batch_over_and_over_is_a_fit():
         assert model.n_iter_ == 1
     np.testing.assert_array_equal(model.labels_, fitted.labels_)
     np.testing.assert_allclose(model.cluster_centers_, fitted.cluster_centers_, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(model.resultants_, 30 * fitted.resultants_, rtol=1e-12)
+    # the grid of the stream grows coarser with its total: rounded once in each of five doublings
+    np.testing.assert_allclose(model.resultants_, 30 * fitted.resultants_, rtol=0, atol=1e-10)
 
 
 def test_batches_go_on_from_a_fit():

@@ -21,7 +21,7 @@ from armillary.datasets import make_drifting_mixture
 from armillary.distributions import bessel, vmf
 from armillary.exceptions import InputError, InputTypeError, ParameterError
 from armillary.geometry.sphere import angle, log_area
-from armillary.models import temporal_vmf_mixture as model_file
+from armillary.models.vmf import temporal_vmf_mixture as model_file
 
 BATCHES, TRUTH, DRAWN = make_drifting_mixture(
     60, 5, 3, 6, concentration=60.0, drift_concentration=5.0, min_angle=1.2, random_state=1
@@ -57,6 +57,8 @@ def assert_equal_bits(one, other, but=()):
     for name, value in mine.items():
         if name not in but:
             np.testing.assert_array_equal(value, yours[name], err_msg=name)
+    if not but:
+        assert one._saved_state == other._saved_state
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +217,7 @@ def test_what_a_fit_leaves_behind(name, request):
     assert fitted.weights_.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(fitted.slice_weights_, np.tile(fitted.weights_, (6, 1)))
     np.testing.assert_allclose(fitted.counts_.sum(axis=1), 60.0)
-    np.testing.assert_allclose(fitted.total_counts_, fitted.counts_.sum(axis=0))
+    np.testing.assert_allclose(fitted._saved_state.total_counts, fitted.counts_.sum(axis=0))
     assert (fitted.n_clusters_, fitted.n_slices_, fitted.converged_) == (3, 6, True)
     assert len(fitted.lower_bounds_) == fitted.n_iter_
     assert fitted.lower_bounds_[-1] == fitted.lower_bound_
@@ -232,7 +234,8 @@ def test_what_a_fit_leaves_behind(name, request):
     # without times rows are of the last slice
     np.testing.assert_array_equal(fitted.predict_proba(BATCHES[5]), proba[-60:])
     assert fitted.score(BATCHES[5]) > fitted.score(BATCHES[0])
-    for attribute in ("n_iter_", "n_clusters_", "n_slices_", "seed_"):
+    assert type(fitted._saved_state.seed) is int
+    for attribute in ("n_iter_", "n_clusters_", "n_slices_"):
         assert type(getattr(fitted, attribute)) is int
     for attribute in ("lower_bound_", "weight_concentration_", "mean_concentration_", "drift_angle_"):
         assert type(getattr(fitted, attribute)) is float
@@ -303,7 +306,7 @@ def test_sums_that_are_not_stored_change_nothing(documents, form):
     assert sparse.n_iter_ == dense.n_iter_
     np.testing.assert_allclose(sparse.lower_bounds_, dense.lower_bounds_, rtol=1e-12)
     np.testing.assert_allclose(sparse.means_, dense.means_, atol=1e-11)
-    for name in ("mean_concentrations_", "concentrations_", "counts_", "projections_", "drift_concentration_"):
+    for name in ("mean_concentrations_", "concentrations_", "counts_", "drift_concentration_"):
         np.testing.assert_allclose(getattr(sparse, name), getattr(dense, name), rtol=1e-9, atol=1e-9, err_msg=name)
     np.testing.assert_array_equal(sparse.labels_, dense.labels_)
     np.testing.assert_array_equal(sparse.labels_, sparse.predict(rows, times=times))
@@ -506,15 +509,15 @@ def test_the_first_batch_is_the_bayesian_mixture_with_fixed_hyper_parameters():
 
 def test_counts_accumulate_and_memory_does_not_grow():
     one, all_six = streamed(1), streamed(6)
-    np.testing.assert_allclose(all_six.total_counts_.sum(), 360.0)
-    assert one.total_counts_.sum() == pytest.approx(60.0)
-    np.testing.assert_allclose(all_six.weights_, (1.0 + all_six.total_counts_) / 363.0)
+    np.testing.assert_allclose(all_six._saved_state.total_counts.sum(), 360.0)
+    assert one._saved_state.total_counts.sum() == pytest.approx(60.0)
+    np.testing.assert_allclose(all_six.weights_, (1.0 + all_six._saved_state.total_counts) / 363.0)
     assert (all_six.n_slices_, all_six.times_.tolist(), all_six.labels_.shape) == (6, [5], (60,))
     for name, value in fitted_attributes(one).items():
-        if name not in ("lower_bounds_", "nodes_", "node_weights_"):
+        if name != "lower_bounds_":
             assert np.shape(value) == np.shape(getattr(all_six, name)), name
     half = streamed(3, forget=0.5)
-    assert half.total_counts_.sum() == pytest.approx(60.0 * (1.0 + 0.5 + 0.25))
+    assert half._saved_state.total_counts.sum() == pytest.approx(60.0 * (1.0 + 0.5 + 0.25))
     # what kappa is known from goes the same way
     assert np.all(half.concentration_deviations_ > streamed(3).concentration_deviations_)
 
@@ -540,7 +543,9 @@ def test_a_batch_without_rows_of_a_component_lowers_only_gamma():
     expected = vmf.convolved_concentration(5, before.mean_concentrations_[0, missing], before.drift_concentration_)
     assert after.mean_concentrations_[0, missing] == pytest.approx(expected, rel=1e-6)
     assert expected < before.mean_concentrations_[0, missing]
-    assert after.total_counts_[missing] == pytest.approx(before.total_counts_[missing], rel=1e-6)
+    assert after._saved_state.total_counts[missing] == pytest.approx(
+        before._saved_state.total_counts[missing], rel=1e-6
+    )
     assert after.concentrations_[missing] == pytest.approx(before.concentrations_[missing], rel=1e-6)
 
 
@@ -550,8 +555,11 @@ def test_a_batch_without_rows(hold):
     after = copy.deepcopy(before).partial_fit(hold(ROWS[:0].copy()), time=5)
     expected = vmf.convolved_concentration(5, before.mean_concentrations_, before.drift_concentration_)
     np.testing.assert_allclose(after.mean_concentrations_, expected, rtol=1e-12)
-    for name in ("means_", "total_counts_", "projections_", "weights_", "concentrations_"):
+    for name in ("means_", "weights_", "concentrations_"):
         np.testing.assert_allclose(getattr(after, name), getattr(before, name), rtol=1e-9, err_msg=name)
+    for name in ("total_counts", "projections"):
+        pair = (getattr(one._saved_state, name) for one in (after, before))
+        np.testing.assert_allclose(*pair, rtol=1e-9, err_msg=name)
     assert (after.times_.tolist(), after.n_slices_, len(after.labels_)) == ([5], 3, 0)
     np.testing.assert_allclose(after.score_samples(ROWS[:9]), before.score_next_samples(ROWS[:9]), rtol=1e-9)
 
@@ -622,7 +630,9 @@ def test_the_next_slice_against_draws_of_its_directions(n_steps):
         for _ in range(n_steps):
             directions = np.stack([vmf.sample(row, fitted.drift_concentration_, 1, rng)[0] for row in directions])
         kappa = rng.choice(
-            fitted.nodes_[:, k], n_draws, p=fitted.node_weights_[:, k] / fitted.node_weights_[:, k].sum()
+            fitted._saved_state.nodes[:, k],
+            n_draws,
+            p=fitted._saved_state.node_weights[:, k] / fitted._saved_state.node_weights[:, k].sum(),
         )
         table = vmf.log_density(new[:, None], directions, kappa)
         logs.append(np.log(fitted.weights_[k]) + logsumexp(table, axis=1) - np.log(n_draws))
@@ -647,7 +657,16 @@ def test_sampled_rows(smoothed):
         own = rows[components == k].sum(axis=0)
         assert angle(own / np.linalg.norm(own), smoothed.means_[2, k]) < 0.03
     assert smoothed.score(rows, times=2) > smoothed.score(rows, times=5)
-    np.testing.assert_array_equal(smoothed.sample(5, random_state=1)[0], smoothed.sample(5, 5, random_state=1)[0])
+    np.testing.assert_array_equal(smoothed.sample(5, random_state=1)[0], smoothed.sample(5, time=5, random_state=1)[0])
+
+
+def test_times_are_given_by_name(smoothed):
+    """The third argument is `sample_weight`, as in every other class."""
+    for method in (smoothed.predict, smoothed.predict_proba, smoothed.score_samples):
+        with pytest.raises(TypeError):
+            method(ROWS, np.zeros(len(ROWS)))
+    weighted = smoothed.score(ROWS, None, np.arange(len(ROWS)) + 1.0, times=2)
+    assert weighted == smoothed.score(ROWS, sample_weight=np.arange(len(ROWS)) + 1.0, times=2)
 
 
 # --------------------------------------------------------------------------------------------------- descriptions
@@ -696,7 +715,8 @@ def test_a_saved_model_comes_back(times, tmp_path):
     assert loaded.times_.dtype == fitted.times_.dtype
     given = np.repeat(times, 60)
     for method in ("predict", "predict_proba", "score_samples"):
-        np.testing.assert_array_equal(getattr(loaded, method)(ROWS, given), getattr(fitted, method)(ROWS, given))
+        answers = [getattr(one, method)(ROWS, times=given) for one in (loaded, fitted)]
+        np.testing.assert_array_equal(*answers)
     assert loaded.get_params() == fitted.get_params()
     quiet(loaded.fit, BATCHES, times=times)
     assert_equal_bits(loaded, fitted)

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from tests.campaigns.threads import CASES, in_threads, rows_of
 
-from armillary import Links, SphericalKMeans
+from armillary import Links, SphericalKMeans, workers
 from armillary.exceptions import BusyModelError
-from armillary.fitting import workers
-from armillary.models._turns import SharedTurns, Turns
+from armillary.models.turns import SharedTurns, Turns
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks are for systems that have them")
 X = rows_of("A", are_counts=False, is_sparse=False)

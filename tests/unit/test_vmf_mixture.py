@@ -15,25 +15,21 @@ import scipy.sparse as sp
 from scipy import special, stats
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from tests.making import each, units
 
 from armillary import VonMisesFisherMixture
 from armillary.datasets import make_vmf_mixture
 from armillary.distributions import vmf
+from armillary.draws import Stream
+from armillary.engines.cpu import Passes
 from armillary.exceptions import ArmillaryError, InputError, ParameterError
 from armillary.fitting import initialization
-from armillary.fitting.passes import Passes
-from armillary.fitting.workers import Workers
-from armillary.kernels.cpu import blocks as cpu
-from armillary.models import vmf_mixture
+from armillary.kernels.rows import blocks as cpu
+from armillary.models.vmf import vmf_mixture
 from armillary.points import as_points
-from armillary.random import Stream
+from armillary.workers import Workers
 
 FALSE_ALARM = 1e-6  # of each statistical test below; seeds are fixed
-
-
-def units(rng, *shape):
-    vectors = rng.standard_normal(shape)
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def clumped(seed, n_rows=120, n_features=3, n_clumps=4, spread=0.2):
@@ -92,7 +88,7 @@ SENTENCES = [
 ]
 
 
-@pytest.mark.parametrize(("parameters", "sentence"), SENTENCES)
+@each(("parameters", "sentence"), SENTENCES)
 def test_a_wrong_parameter_is_named(parameters, sentence):
     (name,) = parameters
     model = VonMisesFisherMixture(**{"n_components": 4, "random_state": 0, **parameters})  # nothing is checked here
@@ -188,6 +184,8 @@ def test_parameters_are_stored_untouched_and_cloned():
         "prior_strength": 0.25,
         "random_state": 5,
         "n_threads": 1,
+        "missing": "flag",
+        "device": "cpu",
         "verbose": 0,
         "callbacks": None,
     }
@@ -215,6 +213,8 @@ def test_parameters_are_stored_untouched_and_cloned():
         "prior_strength": 1.0,
         "random_state": None,
         "n_threads": None,
+        "missing": "raise",
+        "device": None,
     }
 
 
@@ -249,7 +249,7 @@ def test_every_attribute_has_a_line_in_the_docstring_and_every_line_an_attribute
         for line in section.splitlines()
         if line.startswith("    ") and not line.startswith("     ") and " : " in line
     }
-    assert names == {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
+    assert names == {name for name in vars(model) if name.endswith("_") and not name.startswith("_")} | {"device_"}
     parameters = VonMisesFisherMixture.__doc__.split("Parameters\n    ----------\n")[1].split("\n\n")[0]
     documented = [line.split(" : ")[0].strip() for line in parameters.splitlines() if " : " in line]
     assert sorted(documented) == sorted(VonMisesFisherMixture().get_params())
@@ -652,9 +652,8 @@ def test_a_strong_prior_ties_free_concentrations():
 
 def test_the_anchor_is_that_of_the_first_step_of_each_run():
     rows = clumped(15, spread=0.4)
-    parameters = vmf_mixture.Parameters.check(
-        VonMisesFisherMixture(3, concentration="free", prior_strength=2.0, init=rows[:3]), as_points(rows, "test")
-    )
+    given = VonMisesFisherMixture(3, concentration="free", prior_strength=2.0, init=rows[:3]).get_params()
+    parameters = vmf_mixture.Parameters.check(given, as_points(rows, "test"), "Model")
     with Workers(1) as workers:
         passes = Passes(as_points(rows, "test"), cpu, workers)
         state = vmf_mixture.initial_state(passes, parameters, Stream.of(0), 1)
@@ -676,9 +675,8 @@ def test_the_anchor_is_that_of_the_first_step_of_each_run():
 
 
 def first_means(init, seed, rows, weights=None, n_components=4):
-    parameters = vmf_mixture.Parameters.check(
-        VonMisesFisherMixture(n_components, init=init), as_points(rows, "test", weights)
-    )
+    given = VonMisesFisherMixture(n_components, init=init).get_params()
+    parameters = vmf_mixture.Parameters.check(given, as_points(rows, "test", weights), "Model")
     with Workers(1) as workers:
         passes = Passes(as_points(rows, "test", weights), cpu, workers)
         return vmf_mixture.initial_state(passes, parameters, Stream.of(seed), 1).directions

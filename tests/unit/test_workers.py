@@ -9,10 +9,11 @@ import time
 
 import numpy as np
 import pytest
+from tests.making import each
 
+from armillary import cores, workers
 from armillary.exceptions import ParameterError
-from armillary.fitting import workers
-from armillary.fitting.workers import Workers, thread_count
+from armillary.workers import Workers, thread_count
 
 THREADS = [1, 2, 5]
 
@@ -52,14 +53,17 @@ def blas(monkeypatch):
 
 
 def test_none_takes_the_cores_this_process_may_use(monkeypatch):
+    monkeypatch.setattr(cores, "cpu_quota", lambda: None)
+    monkeypatch.setattr(cores, "physical_cores", len)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3, 5}, raising=False)
     assert thread_count(None, "Model") == 3
 
 
-@pytest.mark.parametrize(("cores", "expected"), [(6, 6), (None, 1)])
-def test_none_takes_every_core_where_affinity_is_unknown(monkeypatch, cores, expected):
+@pytest.mark.parametrize(("n_cores", "expected"), [(6, 6), (None, 1)])
+def test_none_takes_every_core_where_affinity_is_unknown(monkeypatch, n_cores, expected):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(os, "cpu_count", lambda: n_cores)
+    monkeypatch.setattr(cores, "cpu_quota", lambda: None)
     assert thread_count(None, "Model") == expected
 
 
@@ -181,9 +185,9 @@ def test_a_pool_runs_many_times_and_its_threads_end():
 # ----------------------------------------------------------------------------------------------------- exceptions
 
 
-@pytest.mark.parametrize("n_threads", THREADS)
-@pytest.mark.parametrize("kind", [ValueError, MemoryError, KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("place", [0, 3, 19])
+@each("n_threads", THREADS)
+@each("kind", [ValueError, MemoryError, KeyboardInterrupt, SystemExit])
+@each("place", [0, 3, 19])
 def test_an_exception_in_a_task_comes_out(n_threads, kind, place):
     folded = []
 

@@ -21,11 +21,15 @@ from armillary import __version__
 from armillary.cli.cluster import cluster
 from armillary.cli.compare import compare
 from armillary.cli.convert import convert
+from armillary.cli.curate import curate
+from armillary.cli.info import info
 from armillary.cli.inspect import inspect
 from armillary.cli.predict import predict
 from armillary.cli.segment import segment
+from armillary.cli.serve import serve
 from armillary.cli.stream import stream
 from armillary.cli.suggest import suggest
+from armillary.cli.token import token
 from armillary.cli.warmup import warmup
 from armillary.exceptions import ArmillaryError
 
@@ -44,9 +48,10 @@ app = typer.Typer(
 )
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "The main job": (cluster, predict, stream, segment),
+    "The main job": (cluster, predict, stream, segment, curate),
     "Find out more": (inspect, compare, suggest),
-    "Files and machine": (convert, warmup),
+    "The identity service": (serve, token),
+    "Files and machine": (convert, warmup, info),
 }
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import platform
 import shlex
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path, PurePath
 from typing import Any
@@ -15,20 +17,44 @@ import numpy as np
 import numpy.typing as npt
 
 import armillary
-from armillary.cli.facts import cluster_lines, scores_of
+from armillary.cli.facts import measure_clusters, scores_of
 from armillary.cli.fits import Fit, Request, described, fit_request, is_model_choice, told_parameters
 from armillary.cli.labels_out import write_labels
-from armillary.cli.model_names import MODELS
+from armillary.cli.model_names import AUTO
+from armillary.cli.naming import NameRequest, add_names, named_clusters
 from armillary.cli.reading import Reading, read_times, read_truth
 from armillary.cli.screen import Screen
 from armillary.files.folders import SUMMARY, whole_folder
 from armillary.files.vectors import Vectors
-from armillary.models.counting import counted
+from armillary.files.words import read_words
+from armillary.report.clusters import ClusterFacts
+from armillary.selection.counting import counted
+from armillary.sources.stored import StoredRows
 
 # clusters that are printed; summary.json has all
 _MOST_PRINTED = 20
 # libraries whose release may change a result
+_IMAGE_NAMES = frozenset({"image", "images", "path", "file", "picture"})
 _VERSIONS = ("numpy", "scipy", "scikit-learn", "numba")
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What the report shows beside the globe."""
+
+    flat_map: str | None = None  # which library makes it
+    images: str | None = None  # a file with a path for each row
+
+    def check(self) -> None:
+        """Refuse a map that cannot be made, before the work is done."""
+        if self.flat_map is not None:
+            from armillary.report.flat_map import check_map
+
+            check_map(self.flat_map)
+
+    def paths(self, n_rows: int) -> list[str] | None:
+        """The paths of images."""
+        return None if self.images is None else read_words(self.images, n_rows, "images", _IMAGE_NAMES)
 
 
 @dataclass(frozen=True)
@@ -40,7 +66,9 @@ class Task:
     output: str | None = None
     truth: tuple[str | None, str | None] = (None, None)  # file and column
     times: str | None = None
-    has_report: bool = True
+    names: NameRequest = field(default_factory=NameRequest)
+    has_report: bool = True  # of rows in memory
+    pictures: Pictures = field(default_factory=Pictures)
     is_guarded: bool = False  # whether labels.csv is safe to open in a spreadsheet
     force: bool = False
 
@@ -49,31 +77,94 @@ class Task:
         """The output folder: as named, or after the input."""
         if self.output is not None:
             return self.output
-        stem = "vectors" if self.reading.path == "-" else PurePath(self.reading.path).name.split(".")[0]
+        # of a pattern the folder that its files are in
+        named = PurePath(self.reading.path.rstrip("/\\"))
+        named = named.parent if glob.has_magic(named.name) else named
+        stem = "vectors" if self.reading.path == "-" else named.name.split(".")[0] or "vectors"
         return f"{stem}-clusters"
 
 
 def cluster_to_folder(task: Task, screen: Screen) -> None:
     """Do the task. The folder is there, whole, when this returns, and is not when it raises."""
+    task.pictures.check()
     with whole_folder(task.folder, force=task.force) as folder:
         vectors = task.reading.read(screen)
+        is_stored = isinstance(vectors.rows, StoredRows)
         truth = read_truth(*task.truth, vectors.n_rows, screen)
         times = read_times(task.times, vectors.n_rows, screen)
         fit = fit_request(task.request, vectors, screen, times)
         with screen.timed("measuring"):
-            clusters = cluster_lines(vectors.rows, fit.labels, task.request.threads)
+            clusters, facts = measure_clusters(vectors.rows, fit.labels, task.request.threads)
             scores = scores_of(truth, fit.labels)
+        with screen.timed("naming"), screen.progress("naming clusters", None, "clusters"):
+            names = named_clusters(task.names, vectors, fit.labels, facts)
+            add_names(clusters, names, vectors, keeps_texts=task.reading.keeps_texts)
+        vectors = vectors if task.reading.keeps_texts else replace(vectors, texts=None)
         with screen.timed("writing"):
-            write_labels(folder / "labels.csv", fit.labels, vectors, is_guarded=task.is_guarded)
+            write_labels(folder / "labels.csv", fit.labels, vectors, is_guarded=task.is_guarded, names=names)
             write_labels(folder / "labels.npy", fit.labels, vectors)
             armillary.save(fit.model, folder / "model.safetensors")
         snippet = python_snippet(task, fit)
-        if task.has_report:
+        if task.has_report and is_stored:
+            screen.note("No report.html: it shows rows in memory. Cluster a sample of the rows for one: --sample.")
+        elif task.has_report:
             with screen.timed("reporting"):
-                _write_report(folder / "report.html", task, vectors, fit, truth, snippet, screen)
+                data = replace(
+                    _report_data(task, vectors, fit, truth, snippet, screen),
+                    names=names,
+                    map=task.pictures.flat_map,
+                    images=task.pictures.paths(vectors.n_rows),
+                    **_of_the_fit(fit),
+                )
+                _write_report(folder / "report.html", data, facts, task.request.threads)
         summary = _summary(task, vectors, fit, clusters, scores, snippet, screen)
         (folder / SUMMARY).write_text(json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-    _show(task, summary, screen)
+    _show(replace(task, has_report=task.has_report and not is_stored), summary, screen)
+    if vectors.texts is not None:
+        screen.note(_privacy(task.has_report))
+
+
+def _holding_texts(task: Task) -> list[str]:
+    """The files with texts of rows; `vectors` have none where they are left out."""
+    return ["labels.csv", SUMMARY, *(["report.html"] if task.has_report else [])]
+
+
+def _privacy(has_report: bool) -> str:
+    """Which files hold texts of the rows."""
+    also = " report.html the beginning of each," if has_report else ""
+    return f"labels.csv holds the texts of all rows,{also} summary.json those of a few; --no-texts leaves them out."
+
+
+def _of_the_fit(fit: Fit) -> dict[str, Any]:
+    """Membership and levels of the rows, where the model or the choice behind it knows them."""
+    levels = _known(fit, "levels")
+    parts = {name: _part(levels, name) for name in ("coarse", "fine")}
+    found = {name: _for_all_rows(fit, labels, -1) for name, labels in parts.items() if labels is not None}
+    return {
+        "membership": _for_all_rows(fit, _known(fit, "membership"), np.nan),
+        "levels": {name: labels for name, labels in found.items() if labels is not None} or None,
+    }
+
+
+def _known(fit: Fit, name: str) -> Any:
+    """A fitted attribute of the model, or of the estimator that chose it."""
+    return getattr(fit.model, f"{name}_", getattr(fit.auto, f"{name}_", None))
+
+
+def _part(levels: Any, name: str) -> Any:
+    return levels.get(name) if isinstance(levels, Mapping) else getattr(levels, name, None)
+
+
+def _for_all_rows(fit: Fit, values: Any, missing: float) -> npt.NDArray[Any] | None:
+    """Values of the rows that were fitted, with something for those without a direction; None of a sample."""
+    if values is None:
+        return None
+    known = np.asarray(values)
+    if fit.is_here is not None and len(known) == np.count_nonzero(fit.is_here):
+        spread = np.full(len(fit.is_here), missing, dtype=known.dtype)
+        spread[fit.is_here] = known
+        return spread
+    return known if len(known) == len(fit.labels) else None
 
 
 def command_line() -> str:
@@ -86,18 +177,33 @@ def python_snippet(task: Task, fit: Fit) -> str:
     reading, request = task.reading, task.request
     options = "".join(
         f", {name}={value!r}"
-        for name, value in (("format", reading.format), ("key", reading.key), ("has_header", reading.header))
+        for name, value in (
+            ("format", reading.format),
+            ("key", reading.key),
+            ("has_header", reading.header),
+            ("missing", None if fit.is_here is None else "flag"),
+        )
         if value is not None
     )
-    lines = ["import armillary", "from armillary.files import read_vectors", ""]
-    lines.append(f"X = read_vectors({reading.path!r}{options}).rows")
+    if reading.holds_texts():
+        lines = _text_lines(reading)
+    elif reading.is_many:
+        paths: Any = [reading.path, *reading.others] if reading.others else reading.path
+        column = "" if reading.key is None else f", column={reading.key!r}"
+        lines = ["import armillary", "", f"X = armillary.open_rows({paths!r}{column})"]
+    else:
+        lines = ["import armillary", "from armillary.files import read_vectors", ""]
+        lines.append(f"X = read_vectors({reading.path!r}{options}).rows")
     rows = "X"
+    if fit.is_here is not None:
+        lines.insert(1, "from armillary.validation import has_direction")
+        lines.append("X = X[has_direction(X)]  # without rows of NaN and zeros: labels.csv has -1 for them")
     if fit.sampled is not None:
         lines.insert(1, "import numpy as np")
         drawn = f"np.random.default_rng({request.seed}).choice(len(X), {request.sample}, replace=False)"
         lines.append(f"sample = X[np.sort({drawn.replace('len(X)', 'X.shape[0]')})]")
         rows = "sample"
-    if is_model_choice(fit.choice):
+    if is_model_choice(fit.choice) and fit.name != AUTO:
         lines += [f"choice = armillary.choose_model({rows}, random_state={request.seed})", "model = choice.model"]
     else:
         times = "" if task.times is None else ", times=times  # one for each row"
@@ -106,12 +212,42 @@ def python_snippet(task: Task, fit: Fit) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write_report(
-    path: Path, task: Task, vectors: Vectors, fit: Fit, truth: npt.NDArray[Any] | None, snippet: str, screen: Screen
-) -> None:
-    from armillary.report import ReportData, write_report
+def _text_lines(reading: Reading) -> list[str]:
+    """Lines of Python that make rows of texts."""
+    options = "".join(
+        f", {name}={value!r}"
+        for name, value in (
+            ("format", reading.format),
+            ("text_column", reading.text_column),
+            ("has_header", reading.header),
+        )
+        if value is not None
+    )
+    name = "tfidf_rows" if reading.embed is None else "embed_texts"
+    lines = [
+        "import armillary",
+        "from armillary.files import read_documents",
+        f"from armillary.texts import {name}",
+        "",
+    ]
+    lines.append(f"texts = read_documents({reading.path!r}{options}).texts")
+    made = (
+        "X, vocabulary = tfidf_rows(texts)" if reading.embed is None else f"X = embed_texts(texts, {reading.embed!r})"
+    )
+    return [*lines, made]
 
-    data = ReportData(
+
+def _text_vectors(reading: Reading, vectors: Vectors) -> str | None:
+    """How texts became rows."""
+    return reading.embed or (None if vectors.vocabulary is None else "tfidf")
+
+
+def _report_data(
+    task: Task, vectors: Vectors, fit: Fit, truth: npt.NDArray[Any] | None, snippet: str, screen: Screen
+) -> Any:
+    from armillary.report import ReportData
+
+    return ReportData(
         X=vectors.rows,
         labels=fit.labels,
         model=fit.model,
@@ -125,7 +261,12 @@ def _write_report(
         snippet=snippet,
         notes=[fit.reason, *vectors.notes, *screen.warnings],
     )
-    write_report(path, data, n_threads=task.request.threads)
+
+
+def _write_report(path: Path, data: Any, facts: ClusterFacts | None, n_threads: int | None) -> None:
+    from armillary.report.writer import write_page
+
+    write_page(path, data, n_threads=n_threads, facts=facts)
 
 
 def _summary(
@@ -143,21 +284,24 @@ def _summary(
         "python": snippet,
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _VERSIONS}},
         "data": {
-            "source": task.reading.path,
+            "source": task.reading.path if not task.reading.others else [task.reading.path, *task.reading.others],
             "format": vectors.format,
             "rows": vectors.n_rows,
             "columns": vectors.n_features,
             "dtype": str(vectors.rows.dtype),
-            "is_sparse": not isinstance(vectors.rows, np.ndarray),
+            "is_sparse": getattr(vectors.rows, "is_sparse", not isinstance(vectors.rows, np.ndarray)),
+            "is_on_disk": isinstance(vectors.rows, StoredRows),
             "has_ids": vectors.ids is not None,
             "has_texts": vectors.texts is not None,
+            "vectors_of_texts": _text_vectors(task.reading, vectors),
+            "texts_are_in": [] if vectors.texts is None else _holding_texts(task),
             "understood_as": list(vectors.notes),
         },
         "model": {
             "name": fit.name,
-            "class": MODELS[fit.name].class_name,
+            "class": type(fit.model).__name__,
             "parameters": plain(told_parameters(fit.model)),
-            "rows_fitted": vectors.n_rows if fit.sampled is None else len(fit.sampled),
+            "rows_fitted": len(fit.sampled) if fit.sampled is not None else _n_here(fit, vectors),
         },
         "reason": fit.reason,
         "choice": _choice(fit.choice),
@@ -170,18 +314,15 @@ def _summary(
     }
 
 
+def _n_here(fit: Fit, vectors: Vectors) -> int:
+    return vectors.n_rows if fit.is_here is None else int(np.count_nonzero(fit.is_here))
+
+
 def _choice(choice: Any) -> dict[str, Any] | None:
     """What the settings were chosen from."""
     if choice is None:
         return None
-    if hasattr(choice, "criterion"):
-        return {"criterion": choice.criterion, "table": plain([dict(line) for line in choice.table])}
-    angles, columns = np.degrees(choice.max_angles), zip(choice.n_clusters, choice.silhouettes, strict=True)
-    table = [
-        {"max_angle_degrees": float(angle), "n_clusters": int(found), "score": float(silhouette)}
-        for angle, (found, silhouette) in zip(angles, columns, strict=True)
-    ]
-    return {"criterion": "mean silhouette by cosine", "table": table}
+    return {"criterion": choice.criterion, "table": plain([dict(line) for line in choice.table])}
 
 
 def plain(value: Any) -> Any:
@@ -201,9 +342,10 @@ def plain(value: Any) -> Any:
 
 def _show(task: Task, summary: dict[str, Any], screen: Screen) -> None:
     lines = sorted(summary["clusters"], key=lambda line: -line["size"])
+    has_names = bool(lines) and "name" in lines[0]
     if lines:
         screen.table(
-            ("cluster", "rows", "share", "spread", "nearest", "silhouette"),
+            ("cluster", "rows", "share", "spread", "nearest", "silhouette", *(("name",) if has_names else ())),
             [
                 (
                     line["cluster"],
@@ -212,9 +354,11 @@ def _show(task: Task, summary: dict[str, Any], screen: Screen) -> None:
                     f"{line['spread_degrees']:.1f}°",
                     "-" if line["nearest"] is None else f"{line['nearest']} at {line['nearest_degrees']:.1f}°",
                     "-" if line["silhouette"] is None else f"{line['silhouette']:.3f}",
+                    *((line["name"],) if has_names else ()),
                 )
                 for line in lines[:_MOST_PRINTED]
             ],
+            wrapped="name",
         )
     if len(lines) > _MOST_PRINTED:
         screen.result(f"... and {counted(len(lines) - _MOST_PRINTED, 'more cluster')}, none larger")

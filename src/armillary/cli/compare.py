@@ -11,7 +11,7 @@ from armillary.cli.model_names import completed
 
 
 def compare(
-    input: o.Input,
+    input: o.Inputs,
     models: Annotated[
         str | None,
         typer.Option(
@@ -37,6 +37,7 @@ def compare(
     key: o.Key = None,
     format: o.Format = None,
     header: o.Header = None,
+    missing: o.Missing = "flag",
     spreadsheet_safe: o.SpreadsheetSafe = False,
     force: o.Force = False,
     quiet: o.Quiet = False,
@@ -56,9 +57,9 @@ def compare(
     from armillary.cli.screen import Screen
 
     compare_models(
-        Reading(input, format, key, header=header),
+        Reading.of(input, format, key, header=header, missing=missing),
         [] if models is None else models.split(","),
-        Request("", n_clusters, max_angle, {}, seed, threads, sample),
+        Request("", n_clusters, max_angle, {}, seed, threads, sample, missing),
         (labels, label_column),
         times,
         output,

@@ -13,10 +13,12 @@ import numpy.typing as npt
 
 import armillary
 from armillary.cli.model_names import AUTO, MODELS, ModelName, entry
+from armillary.cli.present import Presence, present_rows, spread_labels
 from armillary.cli.screen import Screen
-from armillary.exceptions import InputError, ParameterError
+from armillary.exceptions import ParameterError, RowError
 from armillary.files.vectors import Vectors
-from armillary.models.counting import counted, n_clusters_of, of_the_model
+from armillary.selection.counting import counted, n_clusters_of, of_the_model
+from armillary.sources.stored import StoredRows
 
 # rows that get their clusters at a time, so that a bar can follow
 _PREDICT_ROWS = 1 << 17
@@ -36,6 +38,9 @@ class Request:
     seed: int = 0
     threads: int | None = None
     sample: int | None = None
+    missing: str = "flag"  # what becomes of rows without a direction: label -1, or an error ("raise")
+    device: str | None = None
+    auto: dict[str, Any] = field(default_factory=dict)  # parameters of AutoClusterer that are not its defaults
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +53,8 @@ class Fit:
     reason: str
     choice: Any = None  # what the settings were chosen from: a `ModelChoice`, an `AngleTable` or an `AngleSearch`
     sampled: npt.NDArray[np.int64] | None = None  # the rows that were fitted, where not all were
+    is_here: Presence = None  # which rows have a direction, where not all have; the others have label -1
+    auto: Any = None  # the `AutoClusterer` that knows levels and membership of the rows that were fitted
 
     @property
     def n_clusters(self) -> int:
@@ -66,6 +73,24 @@ def parsed_settings(pairs: list[str] | None) -> dict[str, Any]:
     return settings
 
 
+def auto_settings(
+    level: str, merge: list[str] | None, outliers: str | None, tfidf: str, min_cluster_size: int | None
+) -> dict[str, Any]:
+    """What the options of the model that is found by itself say, without its defaults."""
+    given: dict[str, Any] = {"n_clusters": int(level)} if level.isdigit() else {"level": level}
+    given |= {"tfidf": tfidf, "min_cluster_size": min_cluster_size, "outliers": _value(outliers or "none")}
+    given["merge"] = [_merged(group) for group in merge] if merge else None
+    defaults = {"level": "chosen", "tfidf": "auto"}
+    return {name: value for name, value in given.items() if value != defaults.get(name)}
+
+
+def _merged(group: str) -> list[int]:
+    words = group.split(",")
+    if not all(word.strip().isdigit() for word in words):
+        raise ParameterError(f"--merge must be cluster numbers with commas, e.g. --merge 3,7; got '{group}'.")
+    return [int(word) for word in words]
+
+
 def _value(text: str) -> Any:
     words: dict[str, Any] = {"none": None, "true": True, "false": False, "inf": math.inf}
     if text.lower() in words:
@@ -78,13 +103,15 @@ def _value(text: str) -> Any:
 
 def fit_request(request: Request, vectors: Vectors, screen: Screen, times: npt.NDArray[Any] | None = None) -> Fit:
     """Fit what is asked for, say it aloud, and label every row."""
-    rows = vectors.rows
-    sampled = sampled_rows(request, vectors.n_rows)
+    is_here = present_rows(vectors.rows, request.missing, screen)
+    rows = vectors.rows if is_here is None else vectors.rows[np.flatnonzero(is_here)]
+    times = times if times is None or is_here is None else times[is_here]
+    sampled = sampled_rows(request, rows.shape[0])
     if sampled is not None and times is not None:
         raise ParameterError("--sample cannot be used with --times: every slice of time needs its rows. Leave it out.")
     fitted_rows = rows if sampled is None else rows[sampled]
     with screen.timed("fitting"):
-        name, model, reasons, choice = _fitted(request, fitted_rows, screen, times)
+        name, model, reasons, choice, auto = _fitted(request, fitted_rows, screen, times)
     labels = np.asarray(model.labels_)
     if sampled is not None:
         with screen.timed("predicting"):
@@ -95,7 +122,7 @@ def fit_request(request: Request, vectors: Vectors, screen: Screen, times: npt.N
         reasons.insert(0, f"{counted(n_clusters, 'cluster')} by {described(model)}.")
     reason = " ".join(word for word in (*reasons, of_the_model(model, n_clusters)) if word)
     screen.note(reason)
-    return Fit(name, model, labels, reason, choice, sampled)
+    return Fit(name, model, spread_labels(labels, is_here), reason, choice, sampled, is_here, auto)
 
 
 def is_model_choice(choice: Any) -> bool:
@@ -112,10 +139,20 @@ def sampled_rows(request: Request, n_rows: int) -> npt.NDArray[np.int64] | None:
 
 
 def predicted(
-    model: Any, rows: Any, screen: Screen, times: npt.NDArray[Any] | None = None, **options: Any
+    model: Any,
+    rows: Any,
+    screen: Screen,
+    times: npt.NDArray[Any] | None = None,
+    *,
+    missing: str = "raise",
+    **options: Any,
 ) -> npt.NDArray[np.integer[Any]]:
     """The clusters of many rows, some at a time, with a bar; `times` of the rows for a model that drifts."""
     n_rows = rows.shape[0]
+    is_here = present_rows(rows, missing, screen)
+    if is_here is not None:
+        when = times if times is None else times[is_here]
+        return spread_labels(predicted(model, rows[np.flatnonzero(is_here)], screen, when, **options), is_here)
     parts = []
     with screen.progress("giving rows their clusters", n_rows, "rows") as advance:
         for start in range(0, n_rows, _PREDICT_ROWS):
@@ -130,12 +167,8 @@ def predicted(
 def _predicted_block(model: Any, block: Any, start: int, options: dict[str, Any]) -> npt.NDArray[np.integer[Any]]:
     try:
         return np.asarray(model.predict(block, **options))
-    except InputError as error:
-        if start and str(error).startswith("Row "):
-            # the gate counts rows from the beginning of the block
-            number, rest = str(error).removeprefix("Row ").split(" ", 1)
-            raise type(error)(f"Row {int(number) + start} {rest}") from error
-        raise
+    except RowError as error:
+        raise error.moved(start) from error  # the gate counts rows from the beginning of the block
 
 
 # ------------------------------------------------------------------------------------------------ which model
@@ -143,8 +176,8 @@ def _predicted_block(model: Any, block: Any, start: int, options: dict[str, Any]
 
 def _fitted(
     request: Request, rows: Any, screen: Screen, times: npt.NDArray[Any] | None
-) -> tuple[str, Any, list[str], Any]:
-    """Short name, fitted model, reasons, and the choice behind it."""
+) -> tuple[str, Any, list[str], Any, Any]:
+    """Short name, fitted model, reasons, the choice behind it, and the `AutoClusterer` that made it."""
     if request.model.strip().lower() == AUTO:
         if request.n_clusters is None and request.max_angle is None:
             return _chosen(request, rows, screen)
@@ -153,8 +186,11 @@ def _fitted(
     else:
         name, reasons = request.model, []
     short, known = entry(name)
+    _refuse_auto(request, short)
     choice: Any = None
     parameters = parameters_of(short, known, request)
+    if known.takes_angle and "max_angle" not in parameters:
+        _refuse_search(rows, "the angle of a model", "Give --max-angle")
     if known.takes_angle and "max_angle" not in parameters:
         choice, reason = _angle(short, request, parameters, rows, screen)
         parameters["max_angle"] = choice.max_angle
@@ -164,7 +200,9 @@ def _fitted(
     else:
         model = made(known, parameters, screen)
         _fit(model, rows, times, short)
-    return short, model, reasons, choice
+    if request.device is not None:
+        model.set_params(device=None)  # of this command, not of the model: its file goes anywhere
+    return short, model, reasons, choice, None
 
 
 def _fit(model: Any, rows: Any, times: npt.NDArray[Any] | None, name: str) -> None:
@@ -176,18 +214,42 @@ def _fit(model: Any, rows: Any, times: npt.NDArray[Any] | None, name: str) -> No
         raise ParameterError(f"--times belongs to the model temporal; got --model {name}. Leave it out.")
 
 
-def _chosen(request: Request, rows: Any, screen: Screen) -> tuple[str, Any, list[str], Any]:
+def _refuse_auto(request: Request, name: str) -> None:
+    """Options of the model that is found by itself, beside a model that is named."""
+    if request.auto:
+        words = ", ".join("--" + one.replace("_", "-") for one in request.auto).replace("--n-clusters", "--level K")
+        raise ParameterError(f"{words} must go with the model {AUTO}; got the model {name}. Leave one of them out.")
+
+
+def _refuse_search(rows: Any, what: str, way_out: str) -> None:
+    if isinstance(rows, StoredRows):
+        raise ParameterError(
+            f"To choose {what} rows must be in memory, since they are fitted over and over; these stay on disk. "
+            f"{way_out}, or fit a sample of them: --sample 100000."
+        )
+
+
+def _chosen(request: Request, rows: Any, screen: Screen) -> tuple[str, Any, list[str], Any, Any]:
     if request.settings:
         raise ParameterError(
             f"--set belongs to a model that is named; got {', '.join(request.settings)} without --model. Name one of "
             f"{', '.join(MODELS)}."
         )
-    choice = armillary.choose_model(
-        rows, random_state=request.seed, n_threads=request.threads, verbose=int(screen.shows_progress)
-    )
-    model = choice.model
-    short = next(name for name, known in MODELS.items() if known.class_name == type(model).__name__)
-    return short, model, [choice.reason], choice
+    if request.device not in (None, "cpu"):
+        raise ParameterError(
+            f"--device belongs to a model that is named; got {request.device} without --model. Name one of "
+            f"{', '.join(MODELS)}."
+        )
+    _refuse_search(rows, "a model", "Name one with its number of clusters, e.g. --model skmeans -k 100")
+    found = armillary.AutoClusterer(
+        **request.auto, random_state=request.seed, n_threads=request.threads, verbose=int(screen.shows_progress)
+    ).fit(rows)
+    choice = found.choice_
+    # its clusters alone where nothing more was asked for, so that any reader of k-means can use the file
+    is_plain = not set(request.auto) - {"min_cluster_size"} and np.array_equal(found.labels_, choice.model.labels_)
+    if is_plain and found.reason_ == choice.reason:
+        return "skmeans", choice.model, [choice.reason], choice, found
+    return AUTO, found.set_params(verbose=0), [found.reason_], choice, found
 
 
 def parameters_of(short: str, known: ModelName, request: Request) -> dict[str, Any]:
@@ -204,6 +266,8 @@ def parameters_of(short: str, known: ModelName, request: Request) -> dict[str, A
         parameters["random_state"] = request.seed
     if "n_threads" in accepted:
         parameters["n_threads"] = request.threads
+    if request.device is not None:
+        parameters["device"] = request.device
     if "n_init" in accepted and known.count is not None:
         parameters["n_init"] = _STARTS
     parameters.update(_counted(short, known, request))
@@ -251,18 +315,7 @@ def _angle(short: str, request: Request, parameters: dict[str, Any], rows: Any, 
         search = armillary.find_max_angle(rows, request.n_clusters, callbacks=screen.callbacks(), **settings)
         return search, search.reason
     table = armillary.select_max_angle(rows, extend=True, callbacks=screen.callbacks(), **settings)
-    return table, best_angle(table, "" if short == "dp" else " of fits of dp")
-
-
-def best_angle(table: Any, whose: str = "") -> str:
-    """Why an angle was taken, and whether it is at the end of those that were tried."""
-    degrees = np.degrees(table.max_angles)
-    reason = (
-        f"The angle, {math.degrees(table.max_angle):.4g} degrees, has the best mean silhouette "
-        f"({table.silhouettes[table.best]:.3f}){whose} of {len(degrees)} between {degrees[0]:.4g} and "
-        f"{degrees[-1]:.4g}."
-    )
-    return f"{reason} {table.end}".rstrip()
+    return table, table.reason if short == "dp" else f"{table.reason} It was found by fits of dp."
 
 
 # ------------------------------------------------------------------------------------------------ in words

@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from armillary.cli.clustering import plain
 from armillary.cli.fits import described, told_parameters
-from armillary.cli.model_names import MODELS
+from armillary.cli.model_names import AUTO, MODELS
 from armillary.cli.saved import model_path
 from armillary.cli.screen import Screen
 from armillary.distributions import vmf
 from armillary.exceptions import ArchiveError
-from armillary.models.counting import counted, in_the_model
 from armillary.persistence.archive import load
 from armillary.persistence.checkpoints import load_checkpoint
+from armillary.selection.counting import counted, in_the_model
 
 _MOST_PRINTED = 20
 # fitted numbers that say something to people, in this order, where a model has them
@@ -99,7 +99,7 @@ def model_facts(model: Any, place: dict[str, Any] | None = None) -> dict[str, An
         }
         for number, (name, size, spread) in enumerate(zip(names, sizes, spreads, strict=True))
     ]
-    short = next(name for name, known in MODELS.items() if known.class_name == type(model).__name__)
+    short = next((name for name, known in MODELS.items() if known.class_name == type(model).__name__), AUTO)
     return {
         "model": short,
         "class": type(model).__name__,
@@ -130,6 +130,9 @@ def _clusters(model: Any) -> tuple[Any, npt.NDArray[Any], npt.NDArray[Any], dict
         sizes = np.array([float(np.count_nonzero(model.labels_ == one)) for one in model.cluster_ids_])
         more = {"steps_unseen": model.steps_unseen_, "memory_weight": model.memory_weights_}
         return model.cluster_ids_, sizes, np.full(len(sizes), math.nan), more
+    if kind == "AutoClusterer":
+        sizes = np.array([float(np.count_nonzero(model.labels_ == one)) for one in model.cluster_ids_])
+        return model.cluster_ids_, sizes, np.full(len(sizes), math.nan), {}
     concentrations = getattr(model, "concentrations_", None)
     n_named = (
         len(concentrations) if concentrations is not None else len(getattr(model, "weights_", ())) or model.n_clusters_

@@ -21,11 +21,13 @@ class ModelName:
 
 MODELS = {
     "skmeans": ModelName("SphericalKMeans", "spherical k-means: K directions", "n_clusters", is_streaming=True),
+    "hkmeans": ModelName("HierarchicalSphericalKMeans", "spherical k-means on levels, coarse to fine", "n_clusters"),
     "dp": ModelName("DPvMFMeans", "clusters within an angle, however many", takes_angle=True, is_streaming=True),
     "ddp": ModelName("DDPvMFMeans", "the same for batches in time", takes_angle=True, is_streaming=True),
     "links": ModelName("Links", "one vector at a time, ids for ever", is_streaming=True),
     "vmf": ModelName("VonMisesFisherMixture", "soft clusters, by EM", "n_components"),
     "bayes": ModelName("BayesianVonMisesFisherMixture", "soft clusters with priors", "n_components"),
+    "gibbs": ModelName("GibbsVonMisesFisherMixture", "the same, by Gibbs sampling", "n_components"),
     "tree": ModelName("HierarchicalVonMisesFisherMixture", "clusters on a tree"),
     "temporal": ModelName("TemporalVonMisesFisherMixture", "directions that drift over time", "n_components"),
     "dpmm": ModelName("DirichletProcessMixture", "Dirichlet process mixture, by MCMC"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +13,7 @@ def predict(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A saved model, or a folder that cluster wrote.", show_default=False)
     ],
-    input: o.Input,
+    input: o.Inputs,
     output: Annotated[
         str,
         typer.Option(
@@ -26,12 +26,14 @@ def predict(
     ] = False,
     times: o.Times = None,
     threads: o.Threads = None,
+    device: o.Device = None,
     texts: o.Texts = None,
     text_column: o.TextColumn = None,
     id_column: o.IdColumn = None,
     key: o.Key = None,
     format: o.Format = None,
     header: o.Header = None,
+    missing: o.Missing = "flag",
     spreadsheet_safe: o.SpreadsheetSafe = False,
     force: o.Force = False,
     quiet: o.Quiet = False,
@@ -42,12 +44,13 @@ def predict(
     [b]armillary predict embeddings-clusters new.npy -o new.csv[/]
     """
     from armillary.cli.fits import predicted
-    from armillary.cli.labels_out import check_kind, write_labels
+    from armillary.cli.labels_out import check_kind, is_array, write_labels
     from armillary.cli.reading import Reading, read_times
     from armillary.cli.saved import load_model, refuse_existing
     from armillary.cli.screen import Screen
     from armillary.exceptions import ParameterError
-    from armillary.models.counting import counted, n_clusters_of
+    from armillary.selection.counting import counted, n_clusters_of
+    from armillary.sources.stored import StoredRows
 
     screen = Screen(quiet=quiet or output == "-")
     check_kind(output, to)
@@ -55,14 +58,20 @@ def predict(
     fitted = load_model(model)
     if threads is not None and hasattr(fitted, "n_threads"):
         fitted.set_params(n_threads=threads)
+    if device is not None:
+        fitted.set_params(device=device)
     if reject and type(fitted).__name__ not in ("DPvMFMeans", "DDPvMFMeans"):
         raise ParameterError(f"--reject belongs to dp and ddp; '{model}' is a {type(fitted).__name__}. Leave it out.")
     if times is not None and type(fitted).__name__ != "TemporalVonMisesFisherMixture":
         raise ParameterError(f"--times belongs to temporal; '{model}' is a {type(fitted).__name__}. Leave it out.")
-    vectors = Reading(input, format, key, id_column, text_column, texts, header).read(screen)
+    vectors = Reading.of(input, format, key, id_column, text_column, texts, header, missing=missing).read(screen)
     when = read_times(times, vectors.n_rows, screen)
-    labels = predicted(fitted, vectors.rows, screen, when, **({"reject": True} if reject else {}))
-    write_labels(output, labels, vectors, kind=to, is_guarded=spreadsheet_safe)
+    options: dict[str, Any] = {"reject": True} if reject else {}
+    if isinstance(vectors.rows, StoredRows) and when is None and is_array(output, to):
+        labels = fitted.predict(vectors.rows, out=output, **options)  # not twice in memory, nor once
+    else:
+        labels = predicted(fitted, vectors.rows, screen, when, missing=missing, **options)
+        write_labels(output, labels, vectors, kind=to, is_guarded=spreadsheet_safe)
     n_out = int((labels < 0).sum())
     refused = f", {n_out:,} of them in no cluster (-1)" if n_out else ""
     screen.note(f"{counted(len(labels), 'row')} in {counted(n_clusters_of(labels), 'cluster')}{refused}: {output}")

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import glob
+import os
+from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from armillary.cli.present import check_missing
 from armillary.cli.screen import Screen
+from armillary.exceptions import InputError, ParameterError
+from armillary.files.documents import holds_documents, read_documents
+from armillary.files.tables import words_beside
 from armillary.files.vectors import Vectors, read_vectors
 from armillary.files.words import read_column, read_labels
+from armillary.sources.memory import SHARE, free_memory, in_words
+from armillary.sources.opening import ENDINGS, open_rows
+from armillary.sources.stored import StoredRows
+from armillary.texts import embed_texts, tfidf_rows
+from armillary.texts.kept_vectors import cache_folder
 
+# Files up to so many bytes are read whole without a look at what they unpack to, and to how many times their size the
+# tables among others may.
+_SURELY_SMALL, _MOST_PACKED = 1 << 26, 16
 _TIME_NAMES = frozenset({"time", "times", "date", "year", "month", "day", "timestamp", "slice"})
 
 
@@ -26,9 +41,25 @@ class Reading:
     text_column: str | None = None
     texts: str | None = None
     header: bool | None = None
+    others: tuple[str, ...] = ()  # further files
+    missing: str = "raise"  # or "flag": rows with empty cells are rows of NaN
+    takes_texts: bool = False  # whether a file of texts will do
+    embed: str | None = None  # a model for them; their words where there is none
+    keeps_texts: bool = True  # whether results hold texts, and vectors of texts are kept for the next run
+
+    @classmethod
+    def of(cls, paths: list[str], *options: Any, **named: Any) -> Reading:
+        """What several arguments of a command name."""
+        return replace(cls(paths[0], *options, **named), others=tuple(paths[1:]))
 
     def read(self, screen: Screen) -> Vectors:
-        """The vectors; says what they are."""
+        """The vectors; says what they are, and in which order their files come."""
+        if self.holds_texts():
+            return self._of_texts(screen)
+        with screen.timed("reading"):
+            rows = self._on_disk()
+        if rows is not None:
+            return self._with_words(self._of_stored(rows, screen), rows, screen)
         with screen.timed("reading"):
             vectors = read_vectors(
                 self.path,
@@ -38,16 +69,138 @@ class Reading:
                 text_column=self.text_column,
                 texts=self.texts,
                 has_header=self.header,
+                missing=check_missing(self.missing),
             )
         understood = f": {'; '.join(vectors.notes)}" if vectors.notes else ""
         screen.note(f"{shape_in_words(vectors)} from {vectors.source}{understood}.")
         return vectors
 
+    def holds_texts(self) -> bool:
+        """Whether what is to be clustered is a file of texts."""
+        if self.embed is not None:
+            return True
+        if not self.takes_texts or self.key is not None or self.texts is not None:
+            return False
+        if self.is_many and not (os.path.isdir(self.path) and not self.others):
+            return False
+        try:
+            return holds_documents(self.path, self.format, self.text_column, self.header)
+        except InputError:  # what reads vectors has a sentence for it
+            return False
+
+    def _of_texts(self, screen: Screen) -> Vectors:
+        """Rows of a file of texts: their weighed words, or their vectors by a model."""
+        with screen.timed("reading"):
+            documents = read_documents(
+                self.path,
+                format=self.format,
+                text_column=self.text_column,
+                id_column=self.id_column,
+                has_header=self.header,
+            )
+        vocabulary: list[str] | None = None
+        rows: Any
+        if self.embed is None:
+            with (
+                screen.timed("weighing words"),
+                screen.progress("weighing words", len(documents.texts), "texts") as advance,
+            ):
+                rows, vocabulary = tfidf_rows(documents.texts, advance=advance)
+            how = f"{len(vocabulary):,} words, weighed by TF-IDF"
+        else:
+            with (
+                screen.timed("embedding"),
+                screen.progress("embedding texts", len(documents.texts), "texts") as advance,
+            ):
+                rows = embed_texts(documents.texts, self.embed, is_kept=self.keeps_texts, advance=advance)
+            how = f"vectors of {rows.shape[1]:,} numbers by '{self.embed}'"
+            if self.keeps_texts:
+                how += f"; kept, without the texts, in {cache_folder()} for you alone"
+        vectors = Vectors(
+            rows,
+            documents.ids,
+            documents.texts,
+            documents.source,
+            documents.format,
+            (*documents.notes, how),
+            vocabulary,
+        )
+        screen.note(f"{vectors.n_rows:,} texts from {vectors.source}: {'; '.join(vectors.notes)}.")
+        return vectors
+
+    @property
+    def is_many(self) -> bool:
+        """Whether the rows are in several files, or in a folder."""
+        is_pattern = glob.has_magic(self.path) and not os.path.exists(self.path)
+        return bool(self.others) or is_pattern or os.path.isdir(self.path)
+
+    def _on_disk(self) -> StoredRows | None:
+        """Rows of many files, or of one that is larger than its share of memory; None for all others."""
+        if self.is_many:
+            for option, value in (
+                ("--texts", self.texts),
+                ("--format", self.format),
+            ):
+                if value is not None:
+                    raise ParameterError(f"{option} belongs to one file that is read whole; got several. Leave it out.")
+            return open_rows([self.path, *self.others], column=self.key)
+        if not os.path.isfile(self.path) or PurePath(self.path).suffix.lower() not in ENDINGS:
+            return None
+        if os.path.getsize(self.path) < _SURELY_SMALL or not _is_large(os.path.getsize(self.path) * _MOST_PACKED):
+            return None
+        try:
+            rows = open_rows(self.path, column=self.key)
+        except InputError:  # what reads it whole has a sentence too, or can
+            return None
+        return rows if _is_large(rows.nbytes) else None
+
+    def _with_words(self, vectors: Vectors, rows: StoredRows, screen: Screen) -> Vectors:
+        """Ids and texts of tables in a folder, where their rows are in memory; files that stay on disk have none."""
+        wanted = {"ids": self.id_column, "texts": self.text_column}
+        if isinstance(vectors.rows, StoredRows) or not _are_tables(rows):
+            for option, value in (("--id-column", self.id_column), ("--text-column", self.text_column)):
+                if value is not None:
+                    raise ParameterError(
+                        f"{option} belongs to tables that are read whole; these are other files, or stay on disk. "
+                        "Leave it out."
+                    )
+            return vectors
+        with screen.timed("reading"):
+            names, ids, texts = words_beside([shard.path for shard in rows.shards], **wanted)
+        if names:
+            screen.note(f"Beside the vectors: {'; '.join(names)}.")
+        return replace(vectors, ids=ids, texts=texts, notes=(*vectors.notes, *names))
+
+    def _of_stored(self, rows: StoredRows, screen: Screen) -> Vectors:
+        source, format = rows.order(), ENDINGS.get(PurePath(rows.shards[0].path).suffix.lower(), "zarr")
+        if _is_large(rows.nbytes):
+            vectors = Vectors(rows, source=source, format=format)
+            screen.note(f"{shape_in_words(vectors)} from {source}.")
+            screen.note(
+                f"They take {in_words(rows.nbytes)}, more than half of the {in_words(free_memory())} of memory that "
+                "are free, so they stay on disk and are read again in every pass."
+            )
+            return vectors
+        with screen.timed("reading"):
+            vectors = Vectors(rows[:], source=source, format=format)
+        screen.note(f"{shape_in_words(vectors)} from {source}.")
+        return vectors
+
+
+def _are_tables(rows: StoredRows) -> bool:
+    return all(ENDINGS.get(PurePath(shard.path).suffix.lower()) in ("parquet", "arrow") for shard in rows.shards)
+
+
+def _is_large(n_bytes: float) -> bool:
+    return n_bytes > SHARE * free_memory()
+
 
 def shape_in_words(vectors: Vectors) -> str:
     """E.g. "10,003 vectors of 384 numbers (float32)"."""
     kind = f"{vectors.rows.dtype}"
-    if not isinstance(vectors.rows, np.ndarray):
+    if isinstance(vectors.rows, StoredRows):
+        kind += ", on disk"
+    elif not isinstance(vectors.rows, np.ndarray):
         kind += f", sparse, {vectors.rows.nnz:,} not zero"
     elif isinstance(vectors.rows, np.memmap):
         kind += ", memory-mapped"

@@ -6,6 +6,7 @@ Rich is imported when there is something to say, so that modules of commands may
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 import warnings
@@ -22,6 +23,18 @@ if TYPE_CHECKING:
 
 
 _FILE_WIDTH = 200  # columns
+
+
+class _News(logging.Handler):
+    """Lines of a log as notes."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._note = note
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One note."""
+        self._note(record.getMessage())
 
 
 class Screen:
@@ -70,15 +83,24 @@ class Screen:
         if self.as_json:
             sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
-    def table(self, headers: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-        """Rows of a result; words to the left, numbers to the right."""
+    def table(
+        self,
+        headers: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        title: str | None = None,
+        *,
+        wrapped: str | None = None,
+    ) -> None:
+        """Rows of a result; words to the left, numbers to the right; the column `wrapped` gives way."""
         from rich.table import Table
         from rich.text import Text
 
         grid = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
         for number, header in enumerate(headers):
             is_words = all(isinstance(row[number], str) and not _is_numeral(row[number]) for row in rows)
-            grid.add_column(header, justify="left" if is_words else "right", no_wrap=len(headers) > 3)
+            grid.add_column(
+                header, justify="left" if is_words else "right", no_wrap=len(headers) > 3 and header != wrapped
+            )
         for row in rows:
             grid.add_row(*(Text(str(cell)) for cell in row))
         self.result(grid)
@@ -99,14 +121,30 @@ class Screen:
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Warnings become notes, each said once."""
-        with warnings.catch_warnings(record=True) as caught:
+        """Warnings become notes, each said once; so does a wait for kernels that are compiled."""
+        with self._hears_kernels(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 yield
             finally:
                 for warning in caught:
                     self._warn(warning)
+
+    @contextmanager
+    def _hears_kernels(self) -> Iterator[None]:
+        """In a log too a first run should not look as if it hung. Where a bar is shown, the bar says it."""
+        if self.quiet or self.shows_progress:
+            yield
+            return
+        kernels, news = logging.getLogger("armillary.kernels"), _News(self.note)
+        level = kernels.level
+        kernels.addHandler(news)
+        kernels.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            kernels.removeHandler(news)
+            kernels.setLevel(level)
 
     @contextmanager
     def heard_nothing(self) -> Iterator[None]:
@@ -116,8 +154,12 @@ class Screen:
             yield
 
     def _warn(self, warning: warnings.WarningMessage) -> None:
-        sentence = str(warning.message)
-        if sentence not in self.warnings and not issubclass(warning.category, DeprecationWarning | FutureWarning):
+        if not issubclass(warning.category, DeprecationWarning | FutureWarning):
+            self.warn(str(warning.message))
+
+    def warn(self, sentence: str) -> None:
+        """A note that the results keep too, said once."""
+        if sentence not in self.warnings:
             self.warnings.append(sentence)
             self.note(f"Note: {sentence}")
 

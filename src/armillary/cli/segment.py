@@ -33,7 +33,8 @@ def segment(
         str | None,
         typer.Option(
             metavar="NAME|FILE",
-            help="tum, tum:freiburg1 (or 2, 3), kinect, or a JSON file with fx, fy, cx, cy, width and height.",
+            help="tum, tum:freiburg1 (or 2, 3), kinect, kinect_v2, azure, realsense_d415, realsense_d435, "
+            "realsense_d455, iphone, tof; or a file: JSON (also Open3D), ROS camera_info, ScanNet, TUM.",
             rich_help_panel=_CAMERA,
         ),
     ] = None,
@@ -46,6 +47,22 @@ def segment(
         typer.Option(
             help="What integer depth has for one metre: 1000 (millimetres) unless the camera says otherwise.",
             rich_help_panel=_CAMERA,
+        ),
+    ] = None,
+    poses: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE|FOLDER",
+            help="Camera to world: TUM's groundtruth.txt, a folder of 4 x 4 matrices, or .npy (T, 4, 4).",
+            rich_help_panel=_CAMERA,
+        ),
+    ] = None,
+    rgb: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Colour images, one for each frame and registered to it: labels are written over them.",
+            rich_help_panel=_OUTPUT,
         ),
     ] = None,
     max_angle: Annotated[
@@ -63,14 +80,31 @@ def segment(
         typer.Option(help="Of the depth, or (the next two) of the normals.", rich_help_panel=_SEGMENTS),
     ] = "guided",
     stride: Annotated[
-        int, typer.Option(help="Learn from every so many pixels; all are labelled.", rich_help_panel=_SEGMENTS)
-    ] = 1,
-    min_region: Annotated[
-        int,
+        int | None,
         typer.Option(
-            metavar="PIXELS", help="Smaller regions go to their surroundings; 0: none.", rich_help_panel=_SEGMENTS
+            help="Learn from every so many pixels; all are labelled. About 40,000 are learnt from if not given.",
+            rich_help_panel=_SEGMENTS,
         ),
-    ] = 0,
+    ] = None,
+    min_region: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PIXELS",
+            help="Smaller regions go to their surroundings; one in 1,500 of the image if not given, 0: none.",
+            rich_help_panel=_SEGMENTS,
+        ),
+    ] = None,
+    merge: Annotated[
+        bool, typer.Option(help="Directions that grow together become one id (ddp).", rich_help_panel=_SEGMENTS)
+    ] = True,
+    steadiness: Annotated[
+        float,
+        typer.Option(
+            metavar="COSINE",
+            help="What a pixel must gain to leave the id of the last frame; 0: nothing (ddp).",
+            rich_help_panel=_SEGMENTS,
+        ),
+    ] = 0.25,
     max_unseen: Annotated[
         float, typer.Option(metavar="FRAMES", help="Ids away for longer are forgotten.", rich_help_panel=_SEGMENTS)
     ] = 400,
@@ -88,6 +122,9 @@ def segment(
             help="Depth, normals and labels; auto: MP4 where ffmpeg is found, else GIF.", rich_help_panel=_OUTPUT
         ),
     ] = "auto",
+    ply: Annotated[
+        bool, typer.Option("--ply", help="Write coloured points of a few frames.", rich_help_panel=_OUTPUT)
+    ] = False,
     ids: Annotated[
         bool, typer.Option("--ids", help="Write 16-bit images of id + 1 too, 0 for missing.", rich_help_panel=_OUTPUT)
     ] = False,
@@ -99,8 +136,10 @@ def segment(
 ) -> None:
     """Segment depth frames by the directions of surfaces; a wall that returns has the id it had.
 
-    Writes OUT/labels/*.png as frames are done, and at the end ids_over_time.png, overview.png, an animation,
-    summary.json and, with --method ddp, model.safetensors. After an error the frames done before it are in OUT.
+    Writes OUT/labels/*.png as frames are done, and at the end legend.png, viewer.html (the stream to scrub through in a
+    browser), ids_over_time.png, overview.png, an animation, planes.json (of a few frames), world.json (directions,
+    Manhattan and Atlanta frames, gravity), summary.json and, with --method ddp, model.safetensors and last.npz. After
+    an error the frames done before it are in OUT.
     """
     from armillary.cli.segment_output import Recording, follow
     from armillary.files.folders import held_folder
@@ -108,8 +147,11 @@ def segment(
     from armillary.vision import DirectionSegmenter, open_frames
 
     who = "segment"
-    frames = open_frames(*depth, key=key)[:: check_integer(every, "--every", who, low=1)]
+    whole = open_frames(*depth, key=key)
+    frames = whole[:: check_integer(every, "--every", who, low=1)]
     first = frames[0]
+    turns = None if poses is None else _turns(poses, whole, every)
+    pictures = None if rgb is None else _pictures(rgb, len(whole))[::every]
     intrinsics = _camera(camera, {"fx": fx, "fy": fy, "cx": cx, "cy": cy}, depth_scale, first)
     if intrinsics is not None:
         intrinsics.check_depth(first, who)
@@ -120,6 +162,8 @@ def segment(
         smoothing=None if smoothing == "none" else smoothing,
         stride=stride,
         min_region=min_region,
+        merge=merge,
+        steadiness=steadiness,
         max_unseen_steps=max_unseen,
         follow_turn=follow_turn,
         n_threads=threads,
@@ -130,21 +174,34 @@ def segment(
         "smoothing": smoothing,
         "stride": stride,
         "min_region": min_region,
+        "merge": merge,
+        "steadiness": steadiness,
         "max_unseen_frames": max_unseen,
         "follow_turn": follow_turn,
         "every": every,
+        "poses": None if poses is None else str(poses),
     }
     screen = Screen(quiet=quiet, as_json=json)
     with held_folder(output) as place:
-        recording = Recording(place, frames, intrinsics, settings, animation=animation, writes_ids=ids, force=force)
-        summary = follow(frames, segmenter, recording, screen)
+        recording = Recording(
+            place,
+            frames,
+            intrinsics,
+            settings,
+            animation=animation,
+            writes_ids=ids,
+            force=force,
+            pictures=pictures,
+            writes_points=ply,
+        )
+        summary = follow(frames, segmenter, recording, screen, turns)
     screen.result(_told(summary, output))
     screen.data(summary)
 
 
 def _told(summary: dict[str, Any], output: Path) -> str:
     """What was done, in a few lines."""
-    from armillary.models.counting import counted
+    from armillary.selection.counting import counted
 
     stages = ", ".join(f"{name} {value:.1f}" for name, value in summary["milliseconds_per_frame"].items())
     return (
@@ -154,6 +211,35 @@ def _told(summary: dict[str, Any], output: Path) -> str:
         f"milliseconds per frame: {stages}\n"
         f"labels, pictures and summary.json are in {output}"
     )
+
+
+def _turns(poses: Path, frames: Any, every: int) -> list[Any]:
+    """The turn of the view at each frame that is taken, from poses of all."""
+    from armillary.exceptions import InputError
+    from armillary.vision.camera_files import open_poses, turns_between
+
+    found = open_poses(poses, frames.timestamps)
+    if len(found) != len(frames):
+        raise InputError(
+            f"--poses must have one pose for each frame; '{poses}' has {len(found)}, and there are {len(frames)} "
+            "frames. Give a list with timestamps, or as many matrices as frames."
+        )
+    return turns_between(found[::every])
+
+
+def _pictures(folder: Path, n_frames: int) -> list[Path]:
+    """The colour images of a folder in natural order, one for each frame."""
+    from armillary.exceptions import InputError
+    from armillary.vision.frames import natural_order
+
+    endings = (".png", ".jpg", ".jpeg")
+    found = [path for path in folder.iterdir() if path.suffix.lower() in endings] if folder.is_dir() else []
+    if len(found) != n_frames:
+        raise InputError(
+            f"--rgb must be a folder with one PNG or JPEG for each frame; '{folder}' has {len(found)}, and there are "
+            f"{n_frames} frames."
+        )
+    return sorted(found, key=natural_order)
 
 
 def _radians(degrees: float) -> float:
@@ -179,7 +265,7 @@ def _camera(
     if named is not None:
         if len(missing) < len(numbers):
             raise ParameterError("Give either --camera or --fx --fy --cx --cy, not both.")
-        found = _named_camera(named)
+        found = _named_camera(named, (first.shape[1], first.shape[0]))
     elif missing:
         raise ParameterError(
             f"Depth becomes normals by the camera's intrinsics; {', '.join(missing)} {'are' if missing[1:] else 'is'} "
@@ -191,15 +277,18 @@ def _camera(
     return found if depth_scale is None else replace(found, depth_scale=depth_scale)
 
 
-def _named_camera(named: str) -> Camera:
+def _named_camera(named: str, size: tuple[int, int]) -> Camera:
     from armillary.exceptions import ParameterError
     from armillary.vision import Camera
+    from armillary.vision.camera import PRESETS
 
     name, _, sequence = named.partition(":")
-    if name == "kinect" and not sequence:
-        return Camera.kinect()
+    if named in PRESETS:
+        return Camera.preset(named)
     if name == "tum":
         return Camera.tum(sequence or "default")
     if Path(named).exists():
-        return Camera.from_file(named)
-    raise ParameterError(f"--camera must be tum, kinect or a JSON file; got '{named}', and there is no such file.")
+        return Camera.from_file(named, size=size)
+    raise ParameterError(
+        f"--camera must be tum, a file, or one of {', '.join(PRESETS)}; got '{named}', and there is no such file."
+    )

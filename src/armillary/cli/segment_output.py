@@ -14,21 +14,33 @@ import numpy as np
 
 from armillary import __version__
 from armillary.cli.screen import Screen
+from armillary.durable.whole import whole_file
 from armillary.exceptions import ArmillaryError, InputError
 from armillary.files.folders import SUMMARY, FolderPlace
-from armillary.models.ddp_vmf_means import DDPvMFMeans
+from armillary.models.means.ddp_vmf_means import DDPvMFMeans
 from armillary.persistence.archive import save
-from armillary.persistence.whole import whole_file
 from armillary.vision.camera import Camera
-from armillary.vision.coloring import Colors, color_depth, color_labels, color_normals
+from armillary.vision.coloring import Colors, DirectionColors, color_depth, color_labels, color_normals, overlay
+from armillary.vision.exports import colored_points, write_ply
 from armillary.vision.frames import Frames
-from armillary.vision.images import Animation, has_ffmpeg, write_id_image, write_label_image
+from armillary.vision.images import (
+    Animation,
+    has_ffmpeg,
+    legend_image,
+    read_color_image,
+    write_id_image,
+    write_image,
+    write_label_image,
+)
+from armillary.vision.planes import WorldFrames, find_planes
 from armillary.vision.segmenter import DirectionSegmenter, SegmentedFrame
+from armillary.vision.viewer import StreamViewer
 
 _PANEL_WIDTH = 320  # pixels, of one picture in the animation
 _MOST_ANIMATED = 300  # frames; of longer streams evenly spaced ones
 _MOST_SHOWN = 8  # frames in the still overview
 _FILM_RATE = 15.0
+_OFTEN_LOST = 0.1  # of the frames: more tell that they are too far apart in time
 _BROKEN_OFF = 130  # the exit code after SIGINT
 
 
@@ -45,6 +57,8 @@ class Recording:
         animation: str,
         writes_ids: bool,
         force: bool,
+        pictures: list[Path] | None = None,
+        writes_points: bool = False,
     ) -> None:
         self.folder = folder = place.target
         self.given = place.given
@@ -56,6 +70,10 @@ class Recording:
             "settings": settings,
         }
         self._writes_ids = writes_ids
+        self._camera, self._pictures, self._writes_points = camera, pictures, writes_points
+        self._colors, self._world = DirectionColors(), WorldFrames()
+        self._viewer = StreamViewer("Segments by direction", frames_per_second=_FILM_RATE)
+        self._planes: dict[str, Any] = {}
         self._lines: list[dict[str, Any]] = []
         self._shares: list[Any] = []
         self._stills: list[tuple[str, Any, SegmentedFrame]] = []
@@ -64,7 +82,8 @@ class Recording:
         ending = ("mp4" if has_ffmpeg() else "gif") if animation == "auto" else animation
         self._film = None if ending == "none" else Animation(folder / f"overview.{ending}", _FILM_RATE)
         with place.whole(force=force) as empty:
-            for name in ("labels", "ids") if writes_ids else ("labels",):
+            wanted = {"labels": True, "ids": writes_ids, "overlays": pictures is not None, "points": writes_points}
+            for name in (name for name, is_wanted in wanted.items() if is_wanted):
                 (empty / name).mkdir()
             _write_json(empty / SUMMARY, self._head | {"status": "running"})
         self._start = time.perf_counter()
@@ -77,13 +96,24 @@ class Recording:
     def add(self, pixels: Any, found: SegmentedFrame) -> None:
         """The next frame: its label image is on disk when this returns."""
         name = self._frames.names[found.number]
-        write_label_image(self.folder / "labels" / f"{name}.png", found.labels)
+        self._world.add(found)
+        self._colors.add(found.ids, found.directions @ self._world.rotation.T)
+        table = self._colors.table
+        write_label_image(self.folder / "labels" / f"{name}.png", found.labels, table)
+        self._viewer.add(pixels, found, table, name)
+        if self._pictures is not None:
+            picture = read_color_image(self._pictures[found.number])
+            write_image(self.folder / "overlays" / f"{name}.png", overlay(picture, found.labels, table))
         if self._writes_ids:
             write_id_image(self.folder / "ids" / f"{name}.png", found.labels)
         if self._film is not None and found.number in self._is_animated:
-            self._film.add(_panels(pixels, found))
+            self._film.add(_panels(pixels, found, table))
         if found.number in self._is_still:
             self._stills.append((name, pixels, found))
+            if self._camera is not None and found.depth is not None:
+                self._planes[name] = [plane.to_dict() for plane in find_planes(found, self._camera)[0]]
+                if self._writes_points:
+                    write_ply(self.folder / "points" / f"{name}.ply", colored_points(found, self._camera, table))
         self._shares.append(found.shares)
         self._lines.append(_line(name, self._frames, found))
 
@@ -97,12 +127,25 @@ class Recording:
             plot = plot_id_shares(self._shares)
             plot.set(xlabel="frame", ylabel="share of normals")
             _write_figure(plot.figure, self.folder / "ids_over_time.png")
-            _write_figure(_overview(self._stills), self.folder / "overview.png")
+            _write_figure(_overview(self._stills, self._colors.table), self.folder / "overview.png")
+            self._write_legend()
+            self._viewer.write(self.folder / "viewer.html", self._colors.table)
+            _write_json(self.folder / "world.json", self._world.to_dict())
+            if self._planes:
+                _write_json(self.folder / "planes.json", self._planes)
             if isinstance(segmenter.model, DDPvMFMeans):
                 save(segmenter.model, self.folder / "model.safetensors")
+                if segmenter.last is not None:
+                    segmenter.last.save(self.folder / "last.npz")
         summary = self._head | self._summed() | {"status": "complete" if error is None else "failed", "error": error}
         _write_json(self.folder / SUMMARY, summary | {"frames": self._lines})
         return summary
+
+    def _write_legend(self) -> None:
+        """The colours of ids with their directions in the world of the first frame."""
+        ids, directions, _ = self._world.directions()
+        words = [" ".join(f"{value:+.2f}" for value in direction) for direction in directions.tolist()]
+        write_image(self.folder / "legend.png", legend_image(ids, self._colors.table, words))
 
     def _summed(self) -> dict[str, Any]:
         stages = [line["milliseconds"] for line in self._lines]
@@ -121,21 +164,35 @@ class Recording:
         }
 
 
-def follow(frames: Frames, segmenter: DirectionSegmenter, recording: Recording, screen: Screen) -> dict[str, Any]:
+def follow(
+    frames: Frames,
+    segmenter: DirectionSegmenter,
+    recording: Recording,
+    screen: Screen,
+    turns: list[Any] | None = None,
+) -> dict[str, Any]:
     """Segment every frame and record it; the summary. After an error the frames before it are recorded."""
-    n_empty, source = 0, ""
+    n_empty, n_lost, source = 0, 0, ""
     try:
         with screen.progress("segment", len(frames), "frames") as advance, screen.heard():
             for number, source in enumerate(frames.sources):
                 pixels = frames[number]
-                found = segmenter.step(pixels)
+                found = segmenter.step(pixels, rotation=None if turns is None else turns[number])
                 recording.add(pixels, found)
+                if found.tracking in ("lost", "regained") and found.ids:
+                    n_lost += found.tracking == "lost"
+                    screen.note(f"Note: tracking was {found.tracking} at '{source}'.")
                 advance(1)
                 if not found.ids:
                     n_empty += 1
                     screen.note(f"Note: '{source}' has no pixel with a normal; its labels are all black.")
     except BaseException as error:
         _give_up(recording, segmenter, screen, error, source)
+    if n_lost > _OFTEN_LOST * len(frames):
+        screen.note(
+            f"Note: {n_lost} of {len(frames)} frames do not agree with the one before, and ids suffer. Give all frames "
+            "of the recording (--every 1), or --poses."
+        )
     if n_empty < len(frames):
         return recording.finish(segmenter)
     sentence = (
@@ -177,9 +234,9 @@ def _spread(n_frames: int, most: int) -> set[int]:
     return set(np.linspace(0, n_frames - 1, min(n_frames, most)).round().astype(int).tolist())
 
 
-def _panels(pixels: Any, found: SegmentedFrame) -> Colors:
+def _panels(pixels: Any, found: SegmentedFrame, table: Any) -> Colors:
     """Depth (where that was given), normals and labels side by side, scaled down to a modest width."""
-    pictures = [color_normals(found.normals.vectors), color_labels(found.labels)]
+    pictures = [color_normals(found.normals.vectors), color_labels(found.labels, table)]
     if np.ndim(pixels) == 2:
         pictures.insert(0, color_depth(pixels))
     step = -(-found.labels.shape[1] // _PANEL_WIDTH)
@@ -188,7 +245,7 @@ def _panels(pixels: Any, found: SegmentedFrame) -> Colors:
     return np.concatenate(parts[1:], axis=1)
 
 
-def _overview(stills: list[tuple[str, Any, SegmentedFrame]]) -> Any:
+def _overview(stills: list[tuple[str, Any, SegmentedFrame]], table: Any) -> Any:
     from armillary.plots import plot_segmentation
 
     names, pixels, found = zip(*stills, strict=True)
@@ -198,6 +255,7 @@ def _overview(stills: list[tuple[str, Any, SegmentedFrame]]) -> Any:
         normals=[one.normals.vectors for one in found],
         titles=names,
         most_frames=_MOST_SHOWN,
+        table=table,
     )
 
 
@@ -217,6 +275,8 @@ def _line(name: str, frames: Frames, found: SegmentedFrame) -> dict[str, Any]:
         "births": list(found.births),
         "revivals": list(found.revivals),
         "deaths": list(found.deaths),
+        "merges": [list(pair) for pair in found.merges],
+        "tracking": found.tracking,
         "milliseconds": {stage: round(value, 3) for stage, value in found.milliseconds.items()},
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -10,6 +11,19 @@ from armillary.cli import options as o
 from armillary.cli.model_names import MODELS, completed_streaming
 
 _LASTING = "What lasts"
+# those of LINK_PRESETS, which would bring NumPy with it: help answers at once (tests/cli/test_stream.py compares)
+PRESET_NAMES = (
+    "voice windows, few speakers",
+    "voice windows, many speakers",
+    "whole utterances",
+    "faces",
+    "faces, centred",
+    "sentences",
+)
+
+
+def _presets(incomplete: str) -> Iterator[str]:
+    return (name for name in PRESET_NAMES if name.startswith(incomplete))
 
 
 def stream(
@@ -46,11 +60,29 @@ def stream(
             min=1,
         ),
     ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Thresholds of links that were measured on one kind of vectors: {', '.join(PRESET_NAMES)}.",
+            autocompletion=_presets,
+        ),
+    ] = None,
+    tune_on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Find the thresholds of links on these labelled vectors first (needs --labels)."
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Whose each vector of --tune-on is: txt, csv, npy, ...")
+    ] = None,
     n_clusters: o.NClusters = None,
     max_angle: o.MaxAngle = None,
     settings: o.Settings = None,
     seed: o.Seed = 0,
     threads: o.Threads = None,
+    device: o.Device = None,
     state: Annotated[
         str | None,
         typer.Option(
@@ -85,6 +117,7 @@ def stream(
     force: Annotated[bool, typer.Option("--force", help="Replace an output that is there already.")] = False,
     to: Annotated[str | None, typer.Option(metavar="NAME", help="The format of the output: jsonl or csv.")] = None,
     spreadsheet_safe: o.SpreadsheetSafe = False,
+    missing: o.Missing = "flag",
     key: o.Key = None,
     format: o.Format = None,
     quiet: o.Quiet = False,
@@ -99,17 +132,24 @@ def stream(
 
     [b]producer | armillary stream --state voices.state -o ids.jsonl[/]
 
+    [b]producer | armillary stream --preset "voice windows, few speakers" --state voices.state -o ids.jsonl[/]
+
     [b]armillary stream frames.npy --model ddp --max-angle 30 --batch 5000 --state room.state -o ids.csv[/]
     """
     from armillary.cli.fits import Request, parsed_settings
     from armillary.cli.screen import Screen
+    from armillary.cli.stream_thresholds import with_thresholds
     from armillary.cli.streaming import StreamTask, follow
 
+    screen = Screen(quiet=quiet)
+    request = Request(
+        model or "", n_clusters, max_angle, parsed_settings(settings), seed, threads, None, missing, device
+    )
     code = follow(
         StreamTask(
             input=input,
             output=output,
-            request=Request(model or "", n_clusters, max_angle, parsed_settings(settings), seed, threads),
+            request=with_thresholds(request, preset, (tune_on, labels), state, screen),
             batch=batch,
             state=state,
             checkpoint_rows=checkpoint_rows,
@@ -122,6 +162,6 @@ def stream(
             key=key,
             format=format,
         ),
-        Screen(quiet=quiet),
+        screen,
     )
     raise typer.Exit(code)

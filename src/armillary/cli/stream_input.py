@@ -54,11 +54,19 @@ class StreamInput:
     pending: list[tuple[Any, list[str | None]]] = field(default_factory=list)  # rows that are no whole step yet
 
     @classmethod
-    def open(cls, path: str, format: str | None, key: str | None, batch: int | None, waiting: Waiting) -> StreamInput:
+    def open(
+        cls,
+        path: str,
+        format: str | None,
+        key: str | None,
+        batch: int | None,
+        waiting: Waiting,
+        missing: str = "raise",
+    ) -> StreamInput:
         """Standard input ("-") or a file."""
         if format is not None:
             check_format(format)
-        choice = Choice(key)
+        choice = Choice(key, has_gaps=missing == "flag")
         if path == "-":
             stream = sys.stdin.buffer
             if format is None:
@@ -116,7 +124,12 @@ class StreamInput:
             return self._line_steps(start, n_passed, width)
         if self.format == "npy":
             return self._array_steps(self._arrays(), max(start, n_passed))
-        vectors = read_vectors(self.stream.name, format=self.format, key=self.choice.key)
+        vectors = read_vectors(
+            self.stream.name,
+            format=self.format,
+            key=self.choice.key,
+            missing="flag" if self.choice.has_gaps else "raise",
+        )
         return self._array_steps(iter([(vectors.rows, vectors.ids)]), start)
 
     # ------------------------------------------------------------------------------------------------- JSON lines

@@ -11,10 +11,10 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from armillary.durable.locks import try_lock
+from armillary.durable.whole import sync_to_disk
 from armillary.exceptions import InputError
 from armillary.files.spreadsheets import guarded, table_text
-from armillary.persistence.locks import try_lock
-from armillary.persistence.whole import sync_to_disk
 
 KINDS = ("jsonl", "csv")
 

@@ -7,7 +7,7 @@ the same ids. So a file that was read and written in any number of runs equals t
 again: rows that were read after the last checkpoint of a run that was killed come back only if the producer sends them
 again, all rows (--from-start) or those after the number that is said at the start.
 
-The state is locked (`persistence/locks.py`) from before it is looked at until after its last write, so a second run on
+The state is locked (`durable/locks.py`) from before it is looked at until after its last write, so a second run on
 it is refused: it would learn from the same place and give out the same row numbers again.
 """
 
@@ -29,14 +29,17 @@ import numpy.typing as npt
 
 from armillary.cli.fits import Request, described, made, parameters_of
 from armillary.cli.model_names import MODELS, entry
+from armillary.cli.present import check_missing, spread_labels
 from armillary.cli.screen import Screen
 from armillary.cli.stream_input import Step, StreamInput
 from armillary.cli.stream_output import StreamOutput
-from armillary.exceptions import ArmillaryError, InputError, ParameterError
-from armillary.models.counting import counted, in_the_model
+from armillary.cli.stream_thresholds import SwallowWatch
+from armillary.durable.locks import held
+from armillary.durable.whole import remove_leftovers, whole_file
+from armillary.exceptions import ArmillaryError, InputError, ParameterError, RowError
 from armillary.persistence.checkpoints import load_checkpoint, save_checkpoint
-from armillary.persistence.locks import held
-from armillary.persistence.whole import remove_leftovers, whole_file
+from armillary.selection.counting import counted, in_the_model
+from armillary.validation import has_direction
 
 _STEP_ROWS = 256
 
@@ -117,16 +120,20 @@ class _Stop:
 
 def follow(task: StreamTask, screen: Screen) -> int:
     """Follow the stream to its end, or until a signal; the exit code."""
+    check_missing(task.request.missing)
     output = StreamOutput(task.output, task.to, is_guarded=task.is_guarded)
     with (
         _Stop() as stop,
         suppress(_StopError),  # one that is not caught below came before the first row
         _held_state(task.state),
         closing(output),
-        closing(StreamInput.open(task.input, task.format, task.key, task.batch, stop.waiting)) as source,
+        closing(
+            StreamInput.open(task.input, task.format, task.key, task.batch, stop.waiting, task.request.missing)
+        ) as source,
     ):
         model, place = _beginning(task, source, output, screen)
-        _Run(task, model, place, source, output, screen).go(stop)
+        watch = SwallowWatch(task.request, type(model).__name__) if place.rows == 0 else None
+        _Run(task, model, place, source, output, screen, watch=watch).go(stop)
     return stop.code
 
 
@@ -256,6 +263,8 @@ def _refuse_other_options(task: StreamTask, model: Any, place: Place) -> None:
         )
     if task.request.threads is not None and "n_threads" in known:
         model.set_params(n_threads=task.request.threads)
+    if task.request.device is not None:
+        model.set_params(device=task.request.device)
 
 
 def _continued(task: StreamTask, place: Place, source: StreamInput) -> Place:
@@ -289,6 +298,8 @@ class _Run:
     output: StreamOutput
     screen: Screen
     n_new: int = 0
+    n_bad: int = 0  # rows without a direction
+    watch: SwallowWatch | None = None
     _kept_rows: int = 0
     _kept_at: float = field(default_factory=time.monotonic)
 
@@ -321,8 +332,10 @@ class _Run:
 
     def _take(self, step: Step) -> None:
         with self.screen.heard():
-            clusters = _learned(self.model, step, self.place, self.source.name)
+            clusters = self._answers(step)
         self._begin_output()
+        if self.watch is not None:
+            self.watch.take(clusters)
         self.output.write(self.place.rows, step.ids, clusters)
         n_rows = len(step.ids)
         self.n_new += n_rows
@@ -334,6 +347,24 @@ class _Run:
             output_bytes=self.output.n_bytes,
             has_ids=self.output.has_ids,
         )
+
+    def _answers(self, step: Step) -> npt.NDArray[np.integer[Any]]:
+        """The clusters of the rows of a step; -1 for those without a direction, which no model learns."""
+        is_here = has_direction(step.rows) if self.task.request.missing == "flag" and len(step.ids) else None
+        if is_here is None or is_here.all():
+            return _learned(self.model, step, self.place, self.source.name)
+        if not self.n_bad:
+            first = self.place.rows + int(np.argmin(is_here))
+            self.screen.warn(
+                f"Row {first:,} (counted from 0) has no direction (empty, NaN, infinite or all zero): such rows are "
+                "not learned and get the cluster -1."
+            )
+        self.n_bad += int(np.count_nonzero(~is_here))
+        if not is_here.any():
+            return np.full(len(step.ids), -1)
+        ids = [name for name, is_good in zip(step.ids, is_here, strict=True) if is_good]
+        here = replace(step, rows=step.rows[is_here], ids=ids)
+        return spread_labels(_learned(self.model, here, self.place, self.source.name), is_here)
 
     def _begin_output(self) -> None:
         """Not before the first answer, so that a run which is refused leaves nothing."""
@@ -362,9 +393,12 @@ class _Run:
         self._kept_rows, self._kept_at = self.place.rows, time.monotonic()
 
     def _say_farewell(self, stop: _Stop) -> None:
+        if self.watch is not None:
+            self.watch.say(self.screen)
         why = {0: "", 130: " (interrupted)", 143: " (terminated)"}[stop.code]
         kept = "" if self.task.state is None else f"; state: {self.task.state}"
-        rows = f"{counted(self.n_new, 'row')}, {self.place.rows:,} in all"
+        bad = f", {self.n_bad:,} of them without a direction (-1)" if self.n_bad else ""
+        rows = f"{counted(self.n_new, 'row')}{bad}, {self.place.rows:,} in all"
         self.screen.note(f"{rows}; the model has {in_the_model(self.model)}{why}{kept}")
 
 
@@ -378,4 +412,7 @@ def _learned(model: Any, step: Step, place: Place, name: str) -> npt.NDArray[np.
         return np.asarray(model.partial_fit(step.rows).labels_)
     except InputError as error:
         first, last = place.input_rows, place.input_rows + len(step.ids) - 1
-        raise type(error)(f"In rows {first:,} to {last:,} of {name}: {error}") from error
+        kind = (
+            InputError if isinstance(error, RowError) else type(error)
+        )  # whose row is one of the step, not of the file
+        raise kind(f"In rows {first:,} to {last:,} of {name}: {error}") from error

@@ -10,7 +10,7 @@ from armillary.cli import options as o
 
 
 def suggest(
-    input: o.Input,
+    input: o.Inputs,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FOLDER", help="Where summary.json and suggestion.png go.")
     ] = None,
@@ -38,6 +38,7 @@ def suggest(
     key: o.Key = None,
     format: o.Format = None,
     header: o.Header = None,
+    missing: o.Missing = "flag",
     force: o.Force = False,
     quiet: o.Quiet = False,
     json: o.Json = False,
@@ -57,8 +58,8 @@ def suggest(
     from armillary.cli.suggesting import suggest_settings
 
     suggest_settings(
-        Reading(input, format, key, header=header),
-        Request("", n_clusters, None, {}, seed, threads, sample),
+        Reading.of(input, format, key, header=header, missing=missing),
+        Request("", n_clusters, None, {}, seed, threads, sample, missing),
         max_clusters,
         output,
         Screen(quiet=quiet, as_json=json),

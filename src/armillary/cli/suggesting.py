@@ -15,10 +15,13 @@ import armillary
 from armillary.cli.clustering import command_line, plain
 from armillary.cli.facts import silhouette_of
 from armillary.cli.fits import Request, described, sampled_rows
+from armillary.cli.present import present_rows
 from armillary.cli.reading import Reading
 from armillary.cli.screen import Screen
+from armillary.exceptions import ParameterError
 from armillary.files.folders import SUMMARY, whole_folder
-from armillary.models.counting import counted, n_clusters_of
+from armillary.selection.counting import counted, n_clusters_of
+from armillary.sources.stored import StoredRows
 
 # numbers of clusters, with a ratio of about 1.3 between them, up to the square root of the rows
 _N_COUNTS = 18
@@ -42,8 +45,15 @@ def suggest_settings(
     """Sweep, print, and write a folder where one is named."""
     with nullcontext() if output is None else whole_folder(output, force=force) as folder:
         vectors = reading.read(screen)
-        sampled = sampled_rows(request, vectors.n_rows)
-        rows = vectors.rows if sampled is None else vectors.rows[sampled]
+        is_here = present_rows(vectors.rows, request.missing, screen)
+        rows = vectors.rows if is_here is None else vectors.rows[np.flatnonzero(is_here)]
+        sampled = sampled_rows(request, rows.shape[0])
+        rows = rows if sampled is None else rows[sampled]
+        if isinstance(rows, StoredRows):
+            raise ParameterError(
+                "suggest fits rows over and over, so they must be in memory; these stay on disk. Take a sample of "
+                "them: --sample 100000."
+            )
         if sampled is not None:
             screen.note("On a sample of the rows small angles come out too well, since clusters are thinner.")
         with screen.timed("angles"):
@@ -197,7 +207,7 @@ def _advice(reading: Reading, request: Request, result: dict[str, Any]) -> dict[
     options += [word for name, value in given.items() if value is not None for word in (name, str(value))]
     options += [] if reading.header is None else ["--header" if reading.header else "--no-header"]
     return {
-        "command": shlex.join(["armillary", "cluster", reading.path, *options]),
+        "command": shlex.join(["armillary", "cluster", reading.path, *reading.others, *options]),
         "n_clusters": found,
         "criterion": criterion,
     }

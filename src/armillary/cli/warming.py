@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -12,17 +17,22 @@ import scipy.sparse as sp
 import armillary
 from armillary.cli.model_names import AUTO, MODELS, entry
 from armillary.cli.screen import Screen
+from armillary.cores import usable_cores
 from armillary.datasets import make_vmf_mixture
-from armillary.kernels.cpu._jit import where_kept
+from armillary.kernels.jit import where_kept
 from armillary.metrics import cosine_silhouette_score
 
 # K and D from which on spherical k-means keeps bounds, and fewer
 _SHAPES = ((3, 4), (32, 10))
+# of which each holds a compiler: 0.3 GB
+_MOST_PROCESSES = 8
 _SETTINGS: dict[str, dict[str, Any]] = {
     "skmeans": {"n_clusters": 10},
+    "hkmeans": {"n_clusters": (4, 10)},
     "dp": {"max_angle": 1.0, "n_init": 2, "consolidate": True},
     "ddp": {"max_angle": 1.0},
-    "dpmm": {"n_burn_in": 2, "n_samples": 3},
+    "gibbs": {"n_burn_in": 2, "n_draws": 3},
+    "dpmm": {"n_burn_in": 2, "n_draws": 3},
     "tree": {"max_iter": 3},
 }
 
@@ -32,12 +42,35 @@ def warm(names: list[str] | None, screen: Screen) -> None:
     chosen = [AUTO, *MODELS] if names is None else [name if name == AUTO else entry(name)[0] for name in names]
     tasks = [(name, what, rows) for name in chosen for what, rows in _kinds(name)]
     start = time.perf_counter()
-    with screen.heard_nothing(), screen.progress("compiling", len(tasks), "fits") as advance:
+    with screen.heard_nothing(), screen.progress("compiling", len(chosen) + len(tasks), "fits") as advance:
+        _warm_side_by_side(chosen, advance)
+        # what is on disk is only read here; what two processes wrote at the same moment may be one short
         for name, _, rows in tasks:
             _use(name, rows)
             advance(1)
     seconds = time.perf_counter() - start
     screen.note(f"The kernels of {', '.join(chosen)} are compiled: {seconds:.1f} s. {where_kept()}")
+
+
+def _warm_side_by_side(chosen: list[str], advance: Callable[[int], None]) -> None:
+    """Compile the kernels of each model in a process of its own: numba compiles in one thread of a process."""
+    n_processes = min(usable_cores(), len(chosen), _MOST_PROCESSES)
+    if n_processes < 2:
+        advance(len(chosen))
+        return
+    # a process that the system ends, for want of memory, leaves the rest to this one
+    with suppress(BrokenProcessPool), ProcessPoolExecutor(n_processes, get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(_use_all, name) for name in chosen]):
+            done.result()
+            advance(1)
+
+
+def _use_all(name: str) -> None:
+    """Every kind of rows, in a process that says nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _, rows in _kinds(name):
+            _use(name, rows)
 
 
 def _kinds(name: str) -> Iterator[tuple[str, Any]]:
@@ -53,7 +86,7 @@ def _kinds(name: str) -> Iterator[tuple[str, Any]]:
 
 def _use(name: str, rows: Any) -> None:
     if name == AUTO:
-        armillary.choose_model(rows)
+        armillary.AutoClusterer().fit(rows).predict(rows)
         return
     model = getattr(armillary, MODELS[name].class_name)(**_SETTINGS.get(name, {}))
     if "random_state" in model.get_params():

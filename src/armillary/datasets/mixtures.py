@@ -29,9 +29,9 @@ from armillary.datasets._drawing import (
     uniform,
     vmf_rows,
 )
+from armillary.draws import generator
 from armillary.exceptions import ParameterError
 from armillary.geometry import sphere
-from armillary.random import generator
 from armillary.validation import check_number
 
 

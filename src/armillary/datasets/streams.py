@@ -26,8 +26,8 @@ from armillary.datasets._drawing import (
     vmf_rows,
 )
 from armillary.distributions import vmf
+from armillary.draws import generator
 from armillary.exceptions import ParameterError
-from armillary.random import generator
 from armillary.validation import check_integer, check_number
 
 

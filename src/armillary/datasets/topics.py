@@ -25,7 +25,7 @@ from armillary.datasets._drawing import (
     draw_labels,
     float_dtype,
 )
-from armillary.random import generator
+from armillary.draws import generator
 from armillary.validation import check_integer, check_number
 
 # Spread of the logarithm of document lengths: nineteen in twenty lie within a factor e of the middle.

@@ -26,8 +26,8 @@ from armillary.datasets._drawing import (
 )
 from armillary.distributions import vmf
 from armillary.distributions.direction_trees import Tree
+from armillary.draws import generator
 from armillary.exceptions import ParameterError
-from armillary.random import generator
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,8 @@ import numpy as np
 from scipy import stats
 
 from armillary._typing import ArrayLike, Float64Array
+from armillary.draws import Stream
 from armillary.exceptions import InputError
-from armillary.random import Stream
 from armillary.validation import check_integer, check_number, check_numbers
 
 Theta = TypeVar("Theta")

@@ -92,6 +92,30 @@ class RowSums(NamedTuple):
     sway: Float64Array
 
 
+def sum_bounds(n_features: int) -> Float64Array:
+    """Bounds (5,) of what one row adds to each field of `RowSums`: |Log(x)| <= pi, and angles are held off the ends."""
+    log_stretch, bend = np.log(np.pi / LEAST_SINE), np.pi / (np.pi - MOST_ANGLE)
+    # k^2 at the far end, once and once more for each other direction; near 0 both terms are below 1
+    sway = 2.0 * n_features / (np.pi - MOST_ANGLE) ** 2
+    return np.array([np.pi, np.pi**2, log_stretch, bend, sway])
+
+
+def from_limbs(limbs: Float64Array, bases: Float64Array) -> RowSums:
+    """Sums (G, 2, D + D D + 4) in two limbs (sums/whole.py) at G base points (G, D), made one number each.
+
+    D of vectors, D D of squares, of which the upper half is summed; then log stretch, squared angles of antipodes,
+    whose squares are the average over directions, bend and sway.
+    """
+    n_features = bases.shape[1]
+    sums = limbs[:, 0] + limbs[:, 1]
+    vector, squares, others = np.split(sums, [n_features, n_features + n_features**2], axis=1)
+    upper = np.triu(squares.reshape(-1, n_features, n_features))
+    scatter = upper + np.swapaxes(np.triu(upper, 1), -1, -2)
+    if others[:, 1].any():
+        scatter += others[:, 1, None, None] * _round(bases)
+    return RowSums(vector, scatter, others[:, 0], others[:, 2], others[:, 3])
+
+
 def row_sums(
     rows: Float64Array,
     base: Float64Array,
@@ -189,17 +213,6 @@ class TangentSums(NamedTuple):
     base: Float64Array  # (D,)
     scatter: Float64Array  # (D, D)
 
-    def moved(self, base: Float64Array) -> TangentSums:
-        """The sums at another base point, approximately: S_mu = P S_m P' + n u u' with u = Log_mu(m).
-
-        Exact in flat space where `self.base` is the mean of the rows. On the sphere the error relative to the term
-        added is of the order of |u|^2 + (p - 1) sigma^2/3: good enough to choose pairs of clusters or a proposal by,
-        not to accept a move.
-        """
-        shift = sphere.log(self.base, base)
-        square = shift[..., :, None] * shift[..., None, :]
-        return TangentSums(self.n_rows, base, self._carried(base) + np.asarray(self.n_rows)[..., None, None] * square)
-
     def centred(self, vector: Float64Array) -> TangentSums:
         """The sums at the mean, one Karcher step along `vector` / n with `vector` = sum Log(x); as approximate."""
         counts = np.asarray(self.n_rows)[..., None]
@@ -215,10 +228,3 @@ class TangentSums(NamedTuple):
         # rows of a matrix move by P, so its columns do when it is turned over
         turned = np.swapaxes(sphere.transport(self.scatter, here, there), -1, -2)
         return np.swapaxes(sphere.transport(turned, here, there), -1, -2)
-
-    def merged(self, other: TangentSums) -> TangentSums:
-        """The sums of both sets at the point that divides the geodesic between their bases by their counts."""
-        share = other.n_rows / (self.n_rows + other.n_rows)
-        base = sphere.geodesic(self.base, other.base, share)
-        here, there = self.moved(base), other.moved(base)
-        return TangentSums(self.n_rows + other.n_rows, base, here.scatter + there.scatter)

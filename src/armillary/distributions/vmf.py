@@ -30,9 +30,9 @@ from armillary.distributions.bessel import (
     mean_resultant_derivative,
     mean_resultant_length,
 )
+from armillary.draws import generator
 from armillary.exceptions import InputError, ParameterError
 from armillary.geometry.sphere import log_area
-from armillary.random import generator
 from armillary.validation import (
     Rows,
     as_matrix,

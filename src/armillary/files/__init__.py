@@ -1,4 +1,4 @@
-"""Vectors from files, and folders of results written whole or not at all. Names are imported on first use."""
+"""Vectors and texts from files, and folders of results written whole or not at all. Names are imported on first use."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from armillary.files.documents import Documents, read_documents
     from armillary.files.folders import whole_folder
     from armillary.files.spreadsheets import restored
     from armillary.files.vectors import Vectors, read_vectors
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
     from armillary.files.write import write_vectors
 
 _HOMES = {
+    "Documents": "documents",
     "Vectors": "vectors",
+    "read_documents": "documents",
     "read_labels": "words",
     "read_vectors": "vectors",
     "restored": "spreadsheets",
@@ -21,7 +24,16 @@ _HOMES = {
     "write_vectors": "write",
 }
 
-__all__ = ["Vectors", "read_labels", "read_vectors", "restored", "whole_folder", "write_vectors"]
+__all__ = [
+    "Documents",
+    "Vectors",
+    "read_documents",
+    "read_labels",
+    "read_vectors",
+    "restored",
+    "whole_folder",
+    "write_vectors",
+]
 
 
 def __getattr__(name: str) -> Any:

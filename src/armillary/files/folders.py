@@ -1,6 +1,6 @@
 """Folders of results, whole or not at all: built beside their place and moved there at the end.
 
-Protocol. Whoever builds a folder holds its lock (`persistence/locks.py`) from before it looks at the folder until the
+Protocol. Whoever builds a folder holds its lock (`durable/locks.py`) from before it looks at the folder until the
 new one has its name, so a second run is refused at once. The new folder lies beside its place under a name of its own,
 and trades names with the old one in one step where the system can (`exchange.py`): at any moment the name is that of
 the old folder, whole, or of the new one, whole. Where it cannot, the old folder steps aside under a name that tells
@@ -22,10 +22,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from armillary.durable.locks import beside, held_where_possible
+from armillary.durable.whole import sync_to_disk
 from armillary.exceptions import InputError
 from armillary.files.exchange import exchange
-from armillary.persistence.locks import beside, held_where_possible
-from armillary.persistence.whole import sync_to_disk
 
 # The file by which a folder is known as one of ours, and may be replaced.
 SUMMARY = "summary.json"

@@ -19,6 +19,12 @@ FORMATS = {
     "mtx": "Matrix Market, sparse or dense",
     "svmlight": "sparse rows as index:value pairs",
 }
+# those that are read and not written
+READ_ONLY = {
+    "word2vec": "words with their vectors, as word2vec, GloVe and fastText write them",
+    "fvecs": "float32 vectors, each after its length",
+    "bvecs": "the same of bytes",
+}
 
 _ENDINGS = {
     ".npy": "npy",
@@ -40,13 +46,17 @@ _ENDINGS = {
     ".svm": "svmlight",
     ".svmlight": "svmlight",
     ".libsvm": "svmlight",
+    ".vec": "word2vec",
+    ".w2v": "word2vec",
+    ".fvecs": "fvecs",
+    ".bvecs": "bvecs",
 }
 COMPRESSED = (".gz", ".bz2", ".xz")
 
 
-def check_format(name: str) -> str:
-    """`name`, if it is one of `FORMATS`."""
-    if name in FORMATS:
+def check_format(name: str, *, is_written: bool = False) -> str:
+    """`name`, if it is one of `FORMATS`, or of `READ_ONLY` where nothing is written."""
+    if name in FORMATS or (name in READ_ONLY and not is_written):
         return name
     raise InputError(f"A format must be one of {', '.join(FORMATS)}; got '{name}'.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,7 @@ def parse_line(text: str | bytes, number: int, where: str, choice: Choice, width
     rows, ids, texts = [], [], []
     for item in items:
         vector, name, words = _parts(item, place, choice)
-        row = _row(vector, place)
+        row = _row(vector, place, width if choice.has_gaps else None)
         if width is not None and len(row) != width:
             raise InputError(
                 f"{place} must be as long as those before it, {width} numbers; it has {len(row)}. Give every row the "
@@ -60,17 +61,23 @@ def _parts(item: Any, place: str, choice: Choice) -> tuple[Any, str | None, str 
     if not isinstance(item, dict):
         return item, None, None
     keys = _VECTOR_KEYS if choice.key is None else (choice.key,)
-    vector = next((item[key] for key in keys if key in item), None)
-    if vector is None:
+    if not any(key in item for key in keys):
         raise InputError(
             f"{place} must have a vector under {' or '.join(repr(key) for key in keys)}; its keys: "
             f"{', '.join(map(repr, item)) or 'none'}. Name the right one by --key."
         )
+    vector = next(item[key] for key in keys if key in item)
     name, words = item.get(choice.id_column or "id"), item.get(choice.text_column or "text")
     return vector, None if name is None else str(name), None if words is None else str(words)
 
 
-def _row(vector: Any, place: str) -> Float64Array:
+def _row(vector: Any, place: str, width: int | None) -> Float64Array:
+    """The numbers; where the width is given, what is missing may be NaN."""
+    if width is not None:
+        if vector is None or vector == []:
+            return np.full(width, np.nan)
+        if isinstance(vector, list) and None in vector:
+            vector = [math.nan if value is None else value for value in vector]
     if not isinstance(vector, list) or not vector:
         raise InputError(f"{place} must be a list of numbers; got {json.dumps(vector)[:40]}. One vector a line.")
     with contextlib.suppress(ValueError, OverflowError):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,8 +20,6 @@ import pyarrow.csv
 from armillary.exceptions import InputError
 from armillary.files.source import Source
 from armillary.files.tables import (
-    ID_NAMES,
-    LABEL_NAMES,
     TEXT_NAMES,
     Choice,
     Columns,
@@ -30,6 +29,7 @@ from armillary.files.tables import (
     opened,
     understood,
 )
+from armillary.sources.columns import ID_NAMES, LABEL_NAMES
 
 _SAMPLE_BYTES = 1 << 18
 _SAMPLE_ROWS = 100
@@ -39,7 +39,8 @@ _MANY_COUNTED = 8
 # pyarrow reads by blocks, and refuses a row that is longer than one
 _BLOCK_BYTES, _ROWS_IN_BLOCK = 1 << 20, 16
 _SEPARATORS = "\t;|,"
-_LOOKED_AT = 20  # rows
+_LOOKED_AT = 20  # rows, and numbers of a list
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,9 @@ class Layout:
     separator: str
     names: list[str]
     has_header: bool
-    is_number: list[bool]  # of each column, by the first rows
+    kinds: list[str]  # of each column "number", "list" or "words", by the first rows
     longest: int  # bytes of the longest of the first lines
+    decimal: str = "."
 
 
 def read_separated(source: Source, choice: Choice, *, has_header: bool | None = None) -> Understood:
@@ -63,9 +65,10 @@ def read_table(source: Source, choice: Choice, *, has_header: bool | None = None
     layout = _layout(source, has_header)
     as_words = {choice.id_column, choice.text_column}
     kinds = {
-        name: pa.float64() if is_number and name not in as_words else pa.string()
-        for name, is_number in zip(layout.names, layout.is_number, strict=True)
+        name: pa.float64() if kind == "number" and name not in as_words else pa.string()
+        for name, kind in zip(layout.names, layout.kinds, strict=True)
     }
+    lists = {name for name, kind in zip(layout.names, layout.kinds, strict=True) if kind == "list"} - as_words
     has_words = pa.string() in kinds.values()
     try:
         with opened(source) as stream:
@@ -79,14 +82,55 @@ def read_table(source: Source, choice: Choice, *, has_header: bool | None = None
                     ),
                     pyarrow.csv.ParseOptions(delimiter=layout.separator, newlines_in_values=has_words),
                     # an empty cell is missing; in a column of words it is an empty word
-                    pyarrow.csv.ConvertOptions(column_types=kinds, null_values=[""], strings_can_be_null=False),
+                    pyarrow.csv.ConvertOptions(
+                        column_types=kinds,
+                        null_values=[""],
+                        strings_can_be_null=False,
+                        decimal_point=layout.decimal,
+                    ),
                 )
             )
     except pa.ArrowException as error:
         _explain(source, layout, kinds, error)
-    if any(table[name].null_count for name, kind in kinds.items() if kind == pa.float64()):
+    if not choice.has_gaps and any(table[name].null_count for name, kind in kinds.items() if kind == pa.float64()):
         _explain(source, layout, kinds, InputError("an empty cell"))
-    return {name: _with_whole_ids(name, column) for name, column in table.items() if not _is_empty(column)}
+    return {
+        name: _lists(source, name, column) if name in lists else _with_whole_ids(name, column)
+        for name, column in table.items()
+        if not _is_empty(column)
+    }
+
+
+def kinds_of(source: Source, *, has_header: bool | None = None) -> dict[str, str]:
+    """Of each column "number", "list" or "words", by the first rows."""
+    layout = _layout(source, has_header)
+    return dict(zip(layout.names, layout.kinds, strict=True))
+
+
+def _lists(source: Source, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Lists that were written as words, "[0.1, 0.2]" or NumPy's "[0.1 0.2]"; null where a cell is empty."""
+    bare = pc.utf8_trim(column.combine_chunks(), " []()\t\r\n")
+    is_cut = pc.match_substring(bare, "...")
+    if pc.any(is_cut).as_py():
+        row = pc.index(is_cut, True).as_py()
+        raise InputError(
+            f"Column '{name}' of {source.name} must have all numbers of its lists; row {row} (from 0) has '...' "
+            "in their place, as NumPy prints long arrays. Write lists: df['embedding'].map(list), or save as parquet."
+        )
+    parts = pc.split_pattern(pc.replace_substring_regex(bare, r"[,\s]+", " "), " ")
+    parts = pc.if_else(pc.equal(bare, ""), pa.scalar(None, parts.type), parts)
+    try:
+        return pa.chunked_array([parts.cast(pa.list_(pa.float64()))])
+    except pa.ArrowException:
+        raise _odd_list(source, name, parts) from None
+
+
+def _odd_list(source: Source, name: str, parts: pa.Array) -> InputError:
+    row = next((row for row, words in enumerate(parts.to_pylist()) if not all(map(_is_number, words or []))), 0)
+    return InputError(
+        f"Column '{name}' of {source.name} must hold lists of numbers; row {row} (counted from 0) holds something "
+        f"else. Correct it, or say that the column is words: --text-column '{name}'."
+    )
 
 
 def _is_empty(column: pa.ChunkedArray) -> bool:
@@ -117,6 +161,9 @@ def _layout(source: Source, has_header: bool | None) -> Layout:
     rows = _rows(text, separator, is_whole=is_whole)
     if not rows:
         raise InputError(f"{source.name} must hold vectors; it has only empty lines. Check the step that wrote it.")
+    decimal = "," if separator != "," and _has_decimal_commas(rows) else "."
+    if decimal == ",":
+        rows = [[_with_point(cell) for cell in row] for row in rows]
     first, later = rows[0], rows[1:]
     if has_header is None:
         has_header = _is_header(first, later)
@@ -129,9 +176,31 @@ def _layout(source: Source, has_header: bool | None) -> Layout:
         separator,
         names,
         has_header,
-        [_mostly_numbers(data, column) for column in range(width)],
+        [_kind(data, column) for column in range(width)],
         max(map(len, sample.split(b"\n"))),
+        decimal,
     )
+
+
+def _kind(rows: list[list[str]], column: int) -> str:
+    if _mostly_numbers(rows, column):
+        return "number"
+    cells = [row[column].strip() for row in rows if column < len(row) and row[column].strip()]
+    return "list" if cells and all(map(_is_list, cells)) else "words"
+
+
+def _is_list(cell: str) -> bool:
+    """Whether a cell is a list of numbers as Python or NumPy writes it."""
+    if (cell[:1], cell[-1:]) not in (("[", "]"), ("(", ")")):
+        return False
+    words = cell[1:-1].replace(",", " ").split()
+    return len(words) > 1 and all(_is_number(word) or word == "..." for word in words[:_LOOKED_AT])
+
+
+def _has_decimal_commas(rows: list[list[str]]) -> bool:
+    """Whether numbers are written 0,5: some cells are such numbers, and none is one with a point."""
+    cells = [cell.strip() for row in rows for cell in row]
+    return any(map(_DECIMAL_COMMA.fullmatch, cells)) and not any("." in cell and _is_number(cell) for cell in cells)
 
 
 def _sample(source: Source) -> tuple[bytes, bool]:
@@ -186,6 +255,10 @@ def _is_header(first: list[str], later: list[list[str]]) -> bool:
     return any(not _is_number(first[column]) and _mostly_numbers(later, column) for column in range(width))
 
 
+def _with_point(cell: str) -> str:
+    return cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell.strip()) else cell
+
+
 def _mostly_numbers(rows: list[list[str]], column: int) -> bool:
     cells = [row[column] for row in rows if column < len(row) and row[column].strip()]
     return 2 * sum(map(_is_number, cells)) >= max(1, len(cells))
@@ -219,7 +292,7 @@ def _refuse_line(
             f"{len(layout.names)}. Give every row the same number of columns."
         ) from error
     for name, cell in zip(layout.names, row, strict=True):
-        if kinds[name] == pa.float64() and not _is_number(cell):
+        if kinds[name] == pa.float64() and not _is_number(_with_point(cell) if layout.decimal == "," else cell):
             came = f"'{cell[:40]}'" if cell.strip() else "nothing"
             raise InputError(
                 f"{source.name} must have numbers in column '{name}'; line {line} has {came} there. Correct it, or "

@@ -6,7 +6,7 @@ whose name says that they are ids or labels. Columns of words are ids (different
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -20,13 +20,12 @@ import pyarrow.parquet
 from armillary.exceptions import InputError
 from armillary.files.sizes import refuse_unpacked
 from armillary.files.source import Source
+from armillary.sources.columns import ID_NAMES, LABEL_NAMES, is_list, is_number, side_columns, some
 
-# the empty name is that of a pandas index in a CSV file
-ID_NAMES = frozenset({"", "id", "ids", "uid", "uuid", "key", "index", "row", "unnamed: 0", "__index_level_0__"})
-LABEL_NAMES = frozenset({"label", "labels", "target", "targets", "class", "cluster", "truth", "y"})
 TEXT_NAMES = frozenset({"text", "texts", "sentence", "document", "content", "body", "title", "utterance"})
 
 _LONGEST_ID = 64  # characters
+_FEW_NAMES = 4
 _VALUE_BYTES = 4  # what a number takes at least, once it is in memory
 
 Columns: TypeAlias = "dict[str, pa.ChunkedArray]"
@@ -39,6 +38,7 @@ class Choice:
     key: str | None = None
     id_column: str | None = None
     text_column: str | None = None
+    has_gaps: bool = False  # whether numbers may be missing: they are NaN then
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,10 +141,11 @@ def understood(source: Source, table: Columns, choice: Choice) -> Understood:
     id_column = choice.id_column or _id_column(table, choice)
     text_column = choice.text_column or _text_column(table, choice, id_column)
     taken = [name for name in (id_column, text_column) if name is not None]
-    lists = [name for name, column in table.items() if _is_list(column.type)]
+    lists = [name for name, column in table.items() if is_list(column.type)]
     if choice.key is not None or lists:
         key = choice.key or _only(source, lists)
-        rows, said = _from_lists(source, table[key], key), f"vectors from column '{key}'"
+        rows, said = _from_lists(source, table[key], key, has_gaps=choice.has_gaps), f"vectors from column '{key}'"
+        used = {key, *taken}
     else:
         numbers = _number_columns(table, taken)
         if not numbers:
@@ -152,15 +153,48 @@ def understood(source: Source, table: Columns, choice: Choice) -> Understood:
                 f"{source.name} must have columns of numbers or a column of lists; its columns: {some(table)}. "
                 "Embed texts first, and give the vectors."
             )
-        rows, said = _from_columns(source, table, numbers), f"vectors from {len(numbers)} columns of numbers"
+        rows, said = (
+            _from_columns(source, table, numbers, has_gaps=choice.has_gaps),
+            f"vectors from {len(numbers)} columns of numbers{_ends(numbers)}",
+        )
         used = {*numbers, *taken}
-        left = [name for name in table if name not in used]
-        if left:
-            said += f" (not used: {some(left, 5)})"
+    left = [name for name in table if name not in used]
+    if left:
+        said += f" (not used: {some(left, 5)})"
     notes = [said]
     notes += [f"ids from column '{id_column}'"] if id_column is not None else []
     notes += [f"texts from column '{text_column}'"] if text_column is not None else []
     return Understood(rows, words(table, id_column), words(table, text_column), tuple(notes))
+
+
+def _ends(names: list[str]) -> str:
+    """Names of columns in words: all of a few, the first and the last of many."""
+    if len(names) <= _FEW_NAMES:
+        return f", {some(names)}"
+    return f", '{names[0]}' to '{names[-1]}'"
+
+
+def words_beside(
+    paths: list[str], ids: str | None = None, texts: str | None = None
+) -> tuple[list[str], list[str] | None, list[str] | None]:
+    """Ids and texts of several parquet or arrow files with the same columns, and in words which columns they are."""
+    found: list[Columns] = []
+    for path in paths:
+        source = Source.of(path)
+        found.append(read_parquet_table(source) if source.format == "parquet" else read_arrow_table(source))
+        for wanted in (ids, texts):
+            if wanted is not None and wanted not in found[-1]:
+                raise InputError(f"{source.name} has no column '{wanted}'. Its columns: {some(found[-1])}.")
+    choice = Choice(None, ids, texts)
+    id_column = ids or _id_column(found[0], choice)
+    text_column = texts or _text_column(found[0], choice, id_column)
+    names = [f"ids from column '{id_column}'"] if id_column is not None else []
+    names += [f"texts from column '{text_column}'"] if text_column is not None else []
+    return names, _joined(found, id_column), _joined(found, text_column)
+
+
+def _joined(tables: list[Columns], name: str | None) -> list[str] | None:
+    return None if name is None else [word for table in tables for word in words(table, name) or ()]
 
 
 def words(table: Columns, name: str | None) -> list[str] | None:
@@ -170,28 +204,13 @@ def words(table: Columns, name: str | None) -> list[str] | None:
     return ["" if value is None else str(value) for value in table[name].to_pylist()]
 
 
-def some(names: Iterable[str], most: int = 12) -> str:
-    """Column names in words, not too many."""
-    known = list(names)
-    said = ", ".join(f"'{name}'" for name in known[:most])
-    return said + (f" and {len(known) - most} more" if len(known) > most else "")
-
-
 # ------------------------------------------------------------------------------------------------- roles of columns
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
 def _is_words(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
 
 
 def _id_column(table: Columns, choice: Choice) -> str | None:
@@ -221,9 +240,9 @@ def _text_column(table: Columns, choice: Choice, id_column: str | None) -> str |
 
 
 def _number_columns(table: Columns, taken: list[str]) -> list[str]:
-    others = ID_NAMES | LABEL_NAMES
-    numbers = [name for name, column in table.items() if _is_number(column.type) and name not in taken]
-    return [name for name in numbers if name.strip().lower() not in others]
+    aside = side_columns(table)
+    numbers = [name for name, column in table.items() if is_number(column.type) and name not in taken]
+    return [name for name in numbers if name not in aside]
 
 
 def _only(source: Source, lists: list[str]) -> str:
@@ -237,12 +256,12 @@ def _only(source: Source, lists: list[str]) -> str:
 # -------------------------------------------------------------------------------------------------------- numbers
 
 
-def _from_columns(source: Source, table: Columns, names: list[str]) -> npt.NDArray[Any]:
+def _from_columns(source: Source, table: Columns, names: list[str], *, has_gaps: bool) -> npt.NDArray[Any]:
     dtype = np.result_type(*{table[name].type.to_pandas_dtype() for name in names})
     rows = np.empty((len(table[names[0]]), len(names)), dtype=dtype if dtype.kind == "f" else np.float64)
     for number, name in enumerate(names):
         column = table[name]
-        if column.null_count:
+        if column.null_count and not has_gaps:
             row = pc.index(pc.is_null(column), True).as_py()
             raise InputError(
                 f"{source.name} must have a number in every row; column '{name}' is empty in row {row} (counted from "
@@ -252,30 +271,37 @@ def _from_columns(source: Source, table: Columns, names: list[str]) -> npt.NDArr
     return rows
 
 
-def _from_lists(source: Source, column: pa.ChunkedArray, name: str) -> npt.NDArray[Any]:
-    if not _is_list(column.type):
+def _from_lists(source: Source, column: pa.ChunkedArray, name: str, *, has_gaps: bool) -> npt.NDArray[Any]:
+    if not is_list(column.type):
         raise InputError(
             f"Column '{name}' of {source.name} must hold lists of numbers; it holds {column.type}. "
             "Leave --key out to take the columns of numbers."
         )
-    if column.null_count:
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    is_full = lengths > 0 if has_gaps else np.ones(len(lengths), dtype=np.bool_)
+    if column.null_count and not has_gaps:
         row = pc.index(pc.is_null(column), True).as_py()
         raise InputError(f"{source.name} must have a vector in every row; column '{name}' has none in row {row}.")
-    lengths = pc.list_value_length(column).to_numpy()
-    odd = np.flatnonzero(lengths != lengths[0])
+    first = int(np.argmax(is_full))
+    odd = np.flatnonzero(is_full & (lengths != lengths[first]))
     if odd.size:
         raise InputError(
-            f"{source.name} must have rows of one length; row 0 of column '{name}' has {lengths[0]} numbers and row "
-            f"{odd[0]} has {lengths[odd[0]]}. Give every row the same number of columns."
+            f"{source.name} must have rows of one length; row {first} of column '{name}' has {lengths[first]} numbers "
+            f"and row {odd[0]} has {lengths[odd[0]]}. Give every row the same number of columns."
         )
     values = pc.list_flatten(column)
-    if not _is_number(values.type):
+    if not is_number(values.type):
         raise InputError(
             f"Column '{name}' of {source.name} must hold lists of numbers; it holds lists of {values.type}."
         )
-    if values.null_count:
+    if values.null_count and not has_gaps:
         place = int(pc.index(pc.is_null(values), True).as_py())
         raise InputError(
             f"{source.name} must have every number; row {place // lengths[0]} of column '{name}' misses one. Drop it."
         )
-    return np.ascontiguousarray(values.to_numpy().reshape(len(column), int(lengths[0])))
+    table = np.ascontiguousarray(values.to_numpy()).reshape(int(is_full.sum()), int(lengths[first]))
+    if is_full.all():
+        return table
+    rows = np.full((len(lengths), table.shape[1]), np.nan, dtype=np.result_type(table.dtype, np.float16))
+    rows[is_full] = table
+    return rows

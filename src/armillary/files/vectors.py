@@ -11,8 +11,9 @@ from armillary.files import arrays, json_lines, separated, tables
 from armillary.files.matrix_market import read_mtx
 from armillary.files.source import Source
 from armillary.files.tables import Choice
+from armillary.files.word2vec import is_word2vec, read_vecs, read_word2vec
 from armillary.files.words import read_words
-from armillary.validation import as_matrix
+from armillary.validation import as_matrix, check_choice
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,7 @@ class Vectors:
     source: str = ""  # where they came from, in words
     format: str = ""
     notes: tuple[str, ...] = ()  # how the file was understood, for people
+    vocabulary: list[str] | None = None  # (D,) the word of each column, where columns are words
 
     @property
     def n_rows(self) -> int:
@@ -46,6 +48,7 @@ def read_vectors(
     text_column: str | None = None,
     texts: str | os.PathLike[str] | None = None,
     has_header: bool | None = None,
+    missing: str = "raise",
 ) -> Vectors:
     """Read vectors, one in each row.
 
@@ -66,6 +69,9 @@ def read_vectors(
         A file with one text for each row: lines of text, JSON lines, or a table with a column of texts.
     has_header : bool, optional
         Whether a CSV or TSV file has one; by default its first rows tell.
+    missing : {"raise", "flag"}, default="raise"
+        Empty cells, and rows whose list is null or empty, are an error, or are NaN: models with `missing="flag"` give
+        such rows the label -1.
 
     Raises
     ------
@@ -73,7 +79,8 @@ def read_vectors(
         With a sentence that names the file and what is wrong with it.
     """
     source = Source.of(path, format)
-    found = _read(source, Choice(key, id_column, text_column), has_header)
+    has_gaps = check_choice(missing, "missing", "read_vectors", ("raise", "flag")) == "flag"
+    found = _read(source, Choice(key, id_column, text_column, has_gaps), has_header)
     rows = as_matrix(found.rows, source.name, what="The array")
     for what, words in (("ids", found.ids), ("texts", found.texts)):
         if words is not None and len(words) != rows.shape[0]:
@@ -93,12 +100,15 @@ def _read(source: Source, choice: Choice, has_header: bool | None) -> Vectors:
             return Vectors(*arrays.read_npz(source, choice.key, choice.id_column, choice.text_column))
         case "jsonl":
             return Vectors(*json_lines.read_json_lines(source, choice))
-        case "csv" | "tsv":
+        case "csv" | "tsv" if not is_word2vec(source):
             return _of_table(separated.read_separated(source, choice, has_header=has_header))
         case "parquet":
             return _of_table(tables.read_parquet(source, choice))
         case "arrow":
             return _of_table(tables.read_arrow(source, choice))
+        case "word2vec" | "csv" | "tsv":
+            rows, names = read_word2vec(source)
+            return Vectors(rows, names, notes=("word2vec text: words are the ids",))
     for name, value in (("--id-column", choice.id_column), ("--text-column", choice.text_column)):
         if value is not None:
             raise InputError(
@@ -112,6 +122,8 @@ def _read(source: Source, choice: Choice, has_header: bool | None) -> Vectors:
             return Vectors(arrays.read_safetensors(source, choice.key))
         case "mtx":
             return Vectors(read_mtx(source))
+        case "fvecs" | "bvecs":
+            return Vectors(read_vecs(source))
     return Vectors(arrays.read_svmlight(source)[0])
 
 

@@ -15,7 +15,8 @@ from armillary.files import arrays
 from armillary.files.formats import format_of
 from armillary.files.separated import read_table
 from armillary.files.source import Source, read_text
-from armillary.files.tables import LABEL_NAMES, Choice, read_arrow_table, read_parquet_table, some
+from armillary.files.tables import Choice, read_arrow_table, read_parquet_table
+from armillary.sources.columns import LABEL_NAMES, some
 from armillary.validation import check_integer, check_path
 
 
@@ -29,6 +30,34 @@ def read_words(
 ) -> list[str]:
     """One text for each of `n_rows` rows; `names` are those that a column of them may have."""
     return [str(value) for value in read_column(path, n_rows, what, names, column).tolist()]
+
+
+def read_cluster_names(path: str | os.PathLike[str]) -> dict[int, str]:
+    """Names by cluster: a table with the columns cluster and name, a JSON object, or lines (line k names cluster k)."""
+    given = check_path(path, "read_cluster_names")
+    if given.endswith(".json"):
+        return _json_names(read_text(given), given)
+    if given.endswith(".txt"):
+        return {label: str(name) for label, name in enumerate(_lines(read_text(given))) if str(name).strip()}
+    labels = _values(given, "clusters", {"cluster", "label"}, "cluster")
+    names = _values(given, "names", {"name"}, "name")
+    try:
+        return {int(label): "" if name is None else str(name) for label, name in zip(labels, names, strict=True)}
+    except (TypeError, ValueError):
+        raise InputError(
+            f"'{given}' must have whole numbers in its column 'cluster'; it has others. Write e.g. cluster,name on the "
+            "first line and 3,lost cards below."
+        ) from None
+
+
+def _json_names(text: str, path: str) -> dict[int, str]:
+    try:
+        content = json.loads(text)
+        return {int(label): str(name) for label, name in content.items()}
+    except (ValueError, RecursionError, AttributeError, TypeError):
+        raise InputError(
+            f'\'{path}\' must be a JSON object of names by cluster; it is not. Write e.g. {{"3": "lost cards"}}.'
+        ) from None
 
 
 def read_column(

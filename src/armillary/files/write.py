@@ -17,13 +17,13 @@ import pyarrow.ipc
 import pyarrow.parquet
 import scipy.sparse as sp
 
+from armillary.durable.whole import whole_file
 from armillary.exceptions import InputError, InputTypeError
 from armillary.files.arrays import WIDTH_COMMENT
 from armillary.files.formats import COMPRESSED, check_format, format_of
 from armillary.files.spreadsheets import guarded, table_text
 from armillary.files.vectors import Vectors
 from armillary.persistence.tensors import packed_tensors
-from armillary.persistence.whole import whole_file
 from armillary.sparse_structure import checked_csr
 from armillary.validation import check_path
 
@@ -76,12 +76,12 @@ def write_vectors(
 
 def _kind(path: str, format: str | None) -> str:
     if format is not None:
-        return check_format(format)
+        return check_format(format, is_written=True)
     if path == "-":
         raise InputError("The format of standard output must be said: --to npy, for example.")
     if path.lower().endswith(COMPRESSED):
         raise InputError(f"'{path}' has the ending of a compressed file; these are read and not written. Leave it out.")
-    return format_of(path)
+    return check_format(format_of(path), is_written=True)
 
 
 def _write(stream: BinaryIO, kind: str, rows: Any, vectors: Vectors, key: str) -> None:

@@ -19,6 +19,15 @@ Labels = npt.NDArray[np.int32]
 
 # Rounds of moves at one level; they settle in about ten.
 _MOST_SWEEPS = 50
+# Orders of nodes that are tried. Of five graphs at three resolutions, one order misses the modularity of leidenalg by
+# up to 0.004, and graspologic's Leiden (MIT) misses it by as much in several times the time.
+_N_ORDERS = 3
+
+
+def best_communities(weights: Any, resolution: float, generator: np.random.Generator) -> Labels:
+    """The communities with the highest modularity at this resolution of several orders of the nodes."""
+    tries = [find_communities(weights, resolution, generator) for _ in range(_N_ORDERS)]
+    return max(tries, key=lambda labels: modularity(weights, labels, resolution))
 
 
 def find_communities(weights: Any, resolution: float, generator: np.random.Generator) -> Labels:
@@ -27,7 +36,7 @@ def find_communities(weights: Any, resolution: float, generator: np.random.Gener
     Nodes move one by one to the neighbouring community that gains most, in a random order, until none gains; then
     communities become the nodes, and so on.
     """
-    from armillary.kernels.cpu.communities import move_nodes
+    from armillary.kernels.rows.communities import move_nodes
 
     graph = weights
     total = float(weights.sum())
@@ -56,8 +65,8 @@ def find_communities(weights: Any, resolution: float, generator: np.random.Gener
         graph = (member.T @ graph @ member).tocsr()
 
 
-def modularity(links: Any, labels: Labels) -> float:
-    """Q of labels (n,), from 0, at resolution 1."""
+def modularity(links: Any, labels: Labels, resolution: float = 1.0) -> float:
+    """Q of labels (n,), from 0."""
     degrees = np.asarray(links.sum(axis=1)).ravel()
     total = float(degrees.sum())
     if total == 0.0:
@@ -65,4 +74,4 @@ def modularity(links: Any, labels: Labels) -> float:
     starts = np.repeat(labels, np.diff(links.indptr))
     within = float(links.data[starts == labels[links.indices]].sum())
     shares = np.bincount(labels, degrees) / total
-    return within / total - float(shares @ shares)
+    return within / total - resolution * float(shares @ shares)

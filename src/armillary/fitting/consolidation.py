@@ -5,15 +5,13 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
-import numpy.typing as npt
 
 from armillary._typing import Float64Array
-from armillary.fitting.passes import Passes
-from armillary.kernels.contract import AffineRule
-from armillary.statistics.directional import DirectionalStatistics
+from armillary.engines.contract import Labels, Passes
+from armillary.rules import AffineRule
+from armillary.sums.directional import DirectionalStatistics
 
-# Rows gathered, and directions compared, at a time.
-_MOST_ROWS = 1 << 16
+# Directions compared at a time.
 _MOST_DIRECTIONS = 1 << 10
 # Rounding of a cosine between directions.
 _DOUBT = 1e-9
@@ -21,49 +19,37 @@ _DOUBT = 1e-9
 
 def merge_within(
     passes: Passes,
-    labels: npt.NDArray[np.int32],
+    labels: Labels,
     directions: Float64Array,
     statistics: DirectionalStatistics,
     floor: float,
 ) -> tuple[Float64Array, DirectionalStatistics]:
     """Merge, the closest pair first, clusters all of whose rows have a cosine of at least `floor` with the joint one.
 
-    Writes the new labels over `labels` (n,); returns directions and statistics of the clusters that are left, in order.
+    Writes the new labels over `labels`; returns directions and statistics of the clusters that are left, in order.
     """
     n_clusters = len(directions)
     counts, resultants, directions = statistics.counts.copy(), statistics.resultants.copy(), directions.copy()
-    order = np.argsort(labels, kind="stable")
-    members = np.split(order, np.searchsorted(labels[order], np.arange(1, n_clusters)))
+    groups = passes.groups(labels, n_clusters)
     into = np.arange(n_clusters)
     pairs = _ClosePairs(directions, floor)
     while (pair := pairs.pop()) is not None:
         both = list(pair)
         kept, gone = pair
-        joint = DirectionalStatistics(counts[both].sum(keepdims=True), resultants[both].sum(axis=0, keepdims=True))
+        sums = counts[both].sum(keepdims=True), resultants[both].sum(axis=0, keepdims=True)
+        joint = DirectionalStatistics(*sums, statistics.q)
         direction = joint.directions(otherwise=directions[[kept]])
         # within a hemisphere a mean direction is inside every cap that holds its rows
         is_far = floor >= 0.0 and (directions[both] @ direction[0]).min() < floor - _DOUBT
-        rows = np.concatenate([members[kept], members[gone]])
-        if is_far or not _are_within(passes, rows, direction, floor):
+        if is_far or passes.lowest(groups, AffineRule.cosines(direction), pair) < floor:
             continue
         counts[kept], resultants[kept], directions[kept] = joint.counts[0], joint.resultants[0], direction[0]
-        members[kept], members[gone] = rows, rows[:0]
+        groups.merge(kept, gone)
         into[into == gone] = kept
         pairs.merge(kept, gone)
     is_kept = into == np.arange(n_clusters)
-    labels[:] = (np.cumsum(is_kept) - 1)[into].astype(np.int32)[labels]
-    return directions[is_kept], DirectionalStatistics(counts[is_kept], resultants[is_kept])
-
-
-def _are_within(passes: Passes, rows: npt.NDArray[np.int64], direction: Float64Array, floor: float) -> bool:
-    rule = passes.kernels.prepare(AffineRule.cosines(direction))
-    for start in range(0, len(rows), _MOST_ROWS):
-        numbers = rows[start : start + _MOST_ROWS]
-        cosines = np.empty((len(numbers), 1))
-        passes.kernels.exact_scores(passes.points.gather(numbers), rule, cosines)
-        if cosines.min() < floor:
-            return False
-    return True
+    labels.rename((np.cumsum(is_kept) - 1)[into])
+    return directions[is_kept], DirectionalStatistics(counts[is_kept], resultants[is_kept], statistics.q)
 
 
 class _ClosePairs:

@@ -10,19 +10,19 @@ launch      a two-component fit to the set, from the rows and chance alone, then
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, log_expit
+from scipy.special import expit
 
 from armillary._typing import Float64Array
 from armillary.distributions.components import Component, Parameters
+from armillary.engines.contract import Halves, Odds, Sets, Sides
 from armillary.fitting.dirichlet_process import score_rule
-from armillary.fitting.numbered_rows import NumberedRows, Numbers
-from armillary.kernels.contract import AffineRule
+from armillary.rules import AffineRule
 
-Sides = npt.NDArray[np.bool_]
+Ranks: TypeAlias = npt.NDArray[np.int64]
 
 # Rows that a launch is fitted to, and its steps.
 _LAUNCH_ROWS = 300
@@ -39,90 +39,80 @@ class RandomDivision:
     def __init__(self, weight_concentration: float) -> None:
         self._half = 0.5 * weight_concentration
 
-    def draw(self, n_rows: int, generator: np.random.Generator) -> Sides:
-        """Which rows go left (n,)."""
-        return np.asarray(generator.random(n_rows) < generator.beta(self._half, self._half))
+    def draw(self, sets: Sets, number: int, generator: np.random.Generator) -> Sides:
+        """Which rows of a set go left."""
+        chance = sets.chance(number, generator)
+        return chance.below(float(generator.beta(self._half, self._half)))
 
-    def log_probability(self, is_left: Sides) -> float:
+    def log_probability(self, sides: Sides) -> float:
         """2 Gamma(alpha) Gamma(alpha/2 + n_b) Gamma(alpha/2 + n_c) / (Gamma(alpha/2)^2 Gamma(alpha + n_a))."""
-        half, n_left = self._half, int(np.count_nonzero(is_left))
-        n_right = len(is_left) - n_left
+        half, n_left, n_right = self._half, sides.n_left, sides.n_right
         return (
             math.log(2.0)
             + math.lgamma(2.0 * half)
             - 2.0 * math.lgamma(half)
             + math.lgamma(half + n_left)
             + math.lgamma(half + n_right)
-            - math.lgamma(2.0 * half + len(is_left))
+            - math.lgamma(2.0 * half + n_left + n_right)
         )
 
 
 class LaunchDivision:
     """Rows go left with the probability that a two-component fit gives them."""
 
-    def __init__(self, odds: Float64Array) -> None:
-        self._odds = odds  # (n,) log odds of the left side
+    def __init__(self, odds: Odds) -> None:
+        self._odds = odds  # of the left side
 
-    def draw(self, n_rows: int, generator: np.random.Generator) -> Sides:
-        """Which rows go left (n,)."""
-        return np.asarray(generator.random(n_rows) < expit(self._odds))
+    def draw(self, sets: Sets, number: int, generator: np.random.Generator) -> Sides:
+        """Which rows of a set go left."""
+        return sets.chance(number, generator).below(self._odds)
 
-    def log_probability(self, is_left: Sides) -> float:
+    def log_probability(self, sides: Sides) -> float:
         """prod_b p prod_c (1 - p) + prod_b (1 - p) prod_c p."""
-        signed = np.where(is_left, self._odds, -self._odds)
-        one = float(log_expit(signed).sum())
-        # log(1 - p) = log p - odds
-        return float(np.logaddexp(one, one - float(signed.sum())))
+        return float(np.logaddexp(*self._odds.log_probabilities(sides)))
 
 
-def launch(component: Component, sets: NumberedRows, generator: np.random.Generator) -> list[LaunchDivision]:
+def launch(component: Component, sets: Sets, generator: np.random.Generator) -> list[LaunchDivision]:
     """A division of each set, each of at least two rows, by a fit to some of its rows; all fits go on side by side.
 
     A fit to all rows of a set is a function of the set and of its first cut, and a chain on few rows may have made it
     before. Sets that are remembered have fewer rows than a launch is fitted to.
     """
-    samples = [_some(sets, number, generator) for number in range(len(sets))]
-    ends = [_drawn_ends(len(places), generator) for places in samples]
+    samples = [_some(int(size), generator) for size in sets.sizes]
+    ends = [_drawn_ends(len(ranks), generator) for ranks in samples]
 
     def fitted(numbers: list[int]) -> list[LaunchDivision]:
-        chosen = sets if len(numbers) == len(sets) else sets.some(numbers)
-        shifts = chosen.starts[:-1] - sets.starts[numbers]
-        places = [samples[number] + shift for number, shift in zip(numbers, shifts, strict=True)]
-        return _fitted(component, chosen, places, [ends[number] for number in numbers])
+        ranks, pairs = [samples[number] for number in numbers], [ends[number] for number in numbers]
+        return _fitted(component, sets.some(numbers), ranks, pairs)
 
     return sets.remembered([(component, "launch", own) for own in ends], fitted)
 
 
 def _fitted(
-    component: Component, sets: NumberedRows, samples: list[npt.NDArray[np.int64]], pairs: list[tuple[int, int] | None]
+    component: Component, sets: Sets, samples: list[Ranks], pairs: list[tuple[int, int] | None]
 ) -> list[LaunchDivision]:
-    """Divisions of sets by two-component fits to the rows at some places, from the cuts that the pairs give."""
+    """Divisions of sets by two-component fits to the rows of some ranks, from the cuts that the pairs give."""
+    few = sets.few(samples)
     lefts = []
-    for places, pair in zip(samples, pairs, strict=True):
-        rows = sets.gathered(places)
-        is_left = _first_cut(rows, pair).sides(rows)
+    for number, pair in enumerate(pairs):
+        rows = few.rows(number)
+        is_left = _first_cut(rows, pair).is_left(rows)
         lefts.append(np.where(is_left, _FIRST_SHARE, 1.0 - _FIRST_SHARE))
-    chosen = [sets.numbers[places] for places in samples]
-    some, ends = sets.of_numbers(chosen), np.cumsum([len(one) for one in chosen])[:-1]
-    twice = [numbers for numbers in chosen for _ in range(2)]
+    ends = np.cumsum([len(one) for one in samples])[:-1]
     for _ in range(_LAUNCH_STEPS):
-        weights = [side for left in lefts for side in (left, 1.0 - left)]
-        laws = component.point_estimate(sets.of_numbers(twice, weights))
+        laws = component.point_estimate(few.shared(lefts))
         shares = np.array([(left.sum() + 1.0) / (len(left) + 2.0) for left in lefts])
         rule = score_rule(component, laws, np.log(np.stack([shares, 1.0 - shares], axis=1)).ravel())
         # a side that has lost all rows must still have weight for its next estimate
-        lefts = np.split(expit(np.clip(some.odds(rule), -_MOST_ODDS, _MOST_ODDS)), ends)
-    odds = np.clip(sets.odds(rule), -_MOST_ODDS, _MOST_ODDS)
-    return [LaunchDivision(odds[sets.part(number)].copy()) for number in range(len(sets))]
+        lefts = np.split(expit(np.clip(few.log_odds(rule), -_MOST_ODDS, _MOST_ODDS)), ends)
+    return [LaunchDivision(odds) for odds in sets.odds(rule, _MOST_ODDS)]
 
 
-def _some(sets: NumberedRows, number: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Places of all rows of a set, or of as many as a launch is fitted to."""
-    part = sets.part(number)
-    n_rows = part.stop - part.start
+def _some(n_rows: int, generator: np.random.Generator) -> Ranks:
+    """Ranks of all rows of a set, or of as many as a launch is fitted to."""
     if n_rows <= _LAUNCH_ROWS:
-        return np.arange(part.start, part.stop)
-    return part.start + np.sort(generator.choice(n_rows, _LAUNCH_ROWS, replace=False))
+        return np.arange(n_rows)
+    return np.sort(generator.choice(n_rows, _LAUNCH_ROWS, replace=False))
 
 
 class Cut(NamedTuple):
@@ -131,7 +121,7 @@ class Cut(NamedTuple):
     axis: Float64Array  # (D,)
     threshold: float
 
-    def sides(self, rows: Any) -> Sides:
+    def is_left(self, rows: Any) -> npt.NDArray[np.bool_]:
         """Which of some rows (n, D), dense or CSR, are left."""
         return np.asarray(rows @ self.axis > self.threshold)
 
@@ -175,41 +165,35 @@ def _as_array(matrix: Any) -> Float64Array:
 
 
 class SubLabels:
-    """A side for each of N rows, within whatever cluster it is: the sub-clusters of the paper."""
+    """A side for each row, within whatever cluster it is: the sub-clusters of the paper."""
 
-    def __init__(self, is_left: Sides) -> None:
-        self.is_left = is_left
+    def __init__(self, halves: Halves) -> None:
+        self.halves = halves
 
-    def of(self, numbers: Numbers) -> Sides:
-        """The sides of some rows."""
-        return np.asarray(self.is_left[numbers])
-
-    def has_both(self, sets: NumberedRows) -> Sides:
+    def has_both(self, sets: Sets) -> npt.NDArray[np.bool_]:
         """Whether each set (G,) has rows on both sides."""
-        n_left = sets.n_left(self.is_left)
-        return np.asarray((n_left > 0) & (n_left < np.diff(sets.starts)))
+        n_left = self.halves.n_left(sets)
+        return np.asarray((n_left > 0) & (n_left < sets.sizes))
 
-    def parts(self, sets: NumberedRows) -> NumberedRows:
-        """The left and right rows of each set, both of which must be there."""
-        return sets.parted(self.is_left)
-
-    def restart(self, rows: NumberedRows, generator: np.random.Generator) -> bool:
+    def restart(self, rows: Sets, generator: np.random.Generator) -> bool:
         """New sides of the rows of one set: halves across the longest axis of some of them, or by two random ones.
 
         Returns whether there are rows on both.
         """
-        sides = np.ones(1, dtype=np.bool_)
-        if len(rows.numbers) > 1:
-            some = rows.gathered(_some(rows, 0, generator))
-            cut = _first_cut(some, _drawn_ends(some.shape[0], generator))
-            sides = rows.odds(AffineRule(np.stack([cut.axis, 0.0 * cut.axis]), np.array([-cut.threshold, 0.0]))) > 0.0
-        self.is_left[rows.numbers] = sides
-        return bool(sides.any() and not sides.all())
+        if rows.sizes[0] == 1:
+            self.halves.put(rows, None)
+            return False
+        some = rows.few([_some(int(rows.sizes[0]), generator)]).rows(0)
+        cut = _first_cut(some, _drawn_ends(some.shape[0], generator))
+        rule = AffineRule(np.stack([cut.axis, 0.0 * cut.axis]), np.array([-cut.threshold, 0.0]))
+        sides = rows.odds(rule)[0].sides()
+        self.halves.put(rows, sides)
+        return sides.n_left > 0 and sides.n_right > 0
 
     def redraw(
         self,
         component: Component,
-        sets: NumberedRows,
+        sets: Sets,
         laws: Parameters,
         weight_concentration: float,
         generator: np.random.Generator,
@@ -219,7 +203,7 @@ class SubLabels:
 
         `laws` are those of left and right of each set in turn.
         """
-        n_left = sets.n_left(self.is_left).astype(np.float64)
+        n_left = self.halves.n_left(sets).astype(np.float64)
         shares = generator.beta(weight_concentration + n_left, weight_concentration + sets.counts - n_left)
         log_weights = np.log(np.maximum(np.stack([shares, 1.0 - shares], axis=1), 1e-300))
-        sets.draw_sides(score_rule(component, laws, log_weights.ravel()), key, self.is_left)
+        self.halves.draw(sets, score_rule(component, laws, log_weights.ravel()), key)

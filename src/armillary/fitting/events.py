@@ -47,6 +47,7 @@ class FitEvent:
     births: tuple[int, ...] = ()  # of the "end" of a step in a stream: ids of clusters that are new, ...
     revivals: tuple[int, ...] = ()  # ... are back after an absence, ...
     deaths: tuple[int, ...] = ()  # ... or were forgotten
+    merges: tuple[tuple[int, int], ...] = ()  # and of those that were merged: the id that is gone, and the one kept
 
     def __str__(self) -> str:
         """One line for logs: only what is known."""
@@ -142,9 +143,16 @@ class Emitter:
             self._last, restart=restart, step=step, n_clusters=n_clusters, objective=objective, change=None
         )
 
-    def lives(self, *, births: tuple[int, ...], revivals: tuple[int, ...], deaths: tuple[int, ...]) -> None:
-        """Ids of the clusters that were born, came back or died in this step of a stream, for "end" to report."""
-        self._last = replace(self._last, births=births, revivals=revivals, deaths=deaths)
+    def lives(
+        self,
+        *,
+        births: tuple[int, ...],
+        revivals: tuple[int, ...],
+        deaths: tuple[int, ...],
+        merges: tuple[tuple[int, int], ...] = (),
+    ) -> None:
+        """Ids of the clusters that were born, came back, died or were merged in a step, for "end" to report."""
+        self._last = replace(self._last, births=births, revivals=revivals, deaths=deaths, merges=merges)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -7,10 +7,10 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from armillary.engines.contract import Passes
 from armillary.fitting.assignment import HardAssignment
-from armillary.fitting.passes import Passes
-from armillary.kernels.contract import AffineRule
-from armillary.statistics.directional import DirectionalStatistics
+from armillary.rules import AffineRule
+from armillary.sums.directional import DirectionalStatistics
 
 S = TypeVar("S")
 
@@ -42,7 +42,7 @@ class ExpectationMaximization(Generic[S]):
         self._objective = objective
         self._count = n_clusters
         self._is_still = is_still
-        self._labels = HardAssignment(passes.points.n_rows, is_bounded=False) if is_hard else None
+        self._labels = HardAssignment(passes) if is_hard else None
 
     @property
     def n_clusters(self) -> int:
@@ -61,8 +61,9 @@ class ExpectationMaximization(Generic[S]):
     def _expect(self, rule: AffineRule) -> tuple[DirectionalStatistics, float, bool]:
         """Statistics, evidence, and whether labels stand still (never, if rows are shared)."""
         if self._labels is None:
-            return *self._passes.soft_sums(rule, is_lent=True), False
-        n_changed, statistics = self._labels.sweep(self._passes, rule)
+            shared = self._passes.share(rule, is_lent=True)
+            return shared.sums, shared.evidence, False
+        n_changed, statistics = self._labels.sweep(rule)
         is_there = statistics.counts > 0.0  # an offset of -inf times no rows is nothing
         evidence = statistics.counts[is_there] @ rule.offsets[is_there]
         products = np.vecdot(statistics.resultants, rule.directions)

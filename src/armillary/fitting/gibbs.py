@@ -1,33 +1,43 @@
 """Labels drawn one row after the other, given the labels of all others: the N-row work of collapsed samplers.
 
 Rows leave and join the sums of components as they move, so a sweep costs one product and K scores for each row and the
-sums need no second pass. Rounding drifts with every move; `rebuild` takes the sums anew from the labels.
+sums need no second pass. Rounding drifts with every move; `rebuild` takes the sums anew from the labels. A row sees
+where those before it went, so the rows must be in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array, IntArray
+from armillary.distributions.predictive import PredictiveDensity
+from armillary.engines.contract import Here, Passes, Points
+from armillary.engines.host import LabelArray as Labels
+from armillary.engines.host import host_passes, host_points
 from armillary.exceptions import InputError
-from armillary.fitting.passes import Labels, Passes
-from armillary.kernels.contract import AffineRule, CollapsedRule, CollapsedSums
-from armillary.points import Block, Points, cut, even_ranges
+from armillary.points import Block, even_ranges
+from armillary.rules import AffineRule, CollapsedRule, CollapsedSums
 
 # Rows per call of the kernel: its K first evaluations are nothing beside these, and an interrupt is soon heard.
 _SWEEP_ROWS = 8192
-# Rows scored together under one draw: a table of 1024 x K scores, and a dozen like it inside log H.
-_SCORE_ROWS = 1024
+# What does without rows in memory.
+_INSTEAD = "use BayesianVonMisesFisherMixture"
+
+
+def check_in_memory(passes: Passes) -> None:
+    """Refuse rows that cannot be gone through one by one."""
+    host_passes(passes, _INSTEAD)
 
 
 class DrawnAssignment:
     """Labels of n rows among K components, and the sums of those components."""
 
     def __init__(self, passes: Passes, labels: Labels, n_components: int, mean_direction: Float64Array) -> None:
-        self._passes = passes
+        self._passes = host_passes(passes, _INSTEAD)
         self._labels = labels.copy()
         self._n_components = n_components
         self.point_along(mean_direction)
@@ -86,7 +96,9 @@ class DrawnAssignment:
         key: tuple[int, int],
         labels: Labels,
     ) -> int:
-        return self._passes.kernels.gibbs_sweep(rows, numbers, projections, key, rule, self._sums, labels)
+        return self._passes.kernels.gibbs_sweep(
+            rows, numbers, projections, key, rule, self._sums, labels, self._passes.rounder
+        )
 
 
 def check_start_labels(start_labels: IntArray, points: Points, n_components: int) -> Labels:
@@ -105,38 +117,45 @@ def check_start_labels(start_labels: IntArray, points: Points, n_components: int
     return labels.astype(np.int32)
 
 
-def refuse_weights(points: Points) -> None:
+class KeptLabels:
+    """Room for S draws of labels."""
+
+    def __init__(self, assignment: DrawnAssignment, n_draws: int) -> None:
+        self._assignment = assignment
+        self.values = np.empty((n_draws, len(assignment.labels)), dtype=np.int32)  # (S, n), for the user
+
+    def keep(self, number: int) -> None:
+        """The labels as they are now."""
+        self.values[number] = self._assignment.labels
+
+
+def refuse_weights(given: Points) -> None:
     """A row has one label and counts once: only weights of 1 have a meaning here."""
+    points = host_points(given, _INSTEAD)
     if points.weights is not None and np.any(points.weights != 1.0):
         raise InputError(
             f"`sample_weight` of {points.who} must be None or all 1 for Gibbs sampling, where each row has one label "
             f"and counts once; got weights from {points.weights.min():g} to {points.weights.max():g}. Repeat rows, or "
-            'use inference="variational".'
+            "use BayesianVonMisesFisherMixture."
         )
 
 
-def log_mean_exp_scores(
-    passes: Passes, curves: Iterable[tuple[AffineRule, Callable[[Float64Array], Float64Array]]]
-) -> Float64Array:
-    """log mean_s exp f_s(x) of each row (n,): each draw s gives the products (m, .) to take and a curve f_s of them."""
-    total = np.full(passes.points.n_rows, -np.inf)
+@dataclass(frozen=True)
+class _Density:
+    """The log density of a draw, from the products that it asks for."""
+
+    density: PredictiveDensity
+
+    def of(self, scores: Float64Array, here: Here) -> Float64Array:
+        return np.asarray(self.density.log_density(scores))
+
+
+def log_mean_density(passes: Passes, densities: Iterable[PredictiveDensity]) -> Float64Array:
+    """log mean_s p_s(x) of each row (n,), over the densities of the draws."""
+    total: Float64Array | None = None
     n_draws = 0
-    for rule, curve in curves:
+    for density in densities:
         n_draws += 1
-        _add_exp_scores(passes, rule, curve, total)
-    return total - np.log(n_draws)
-
-
-def _add_exp_scores(
-    passes: Passes, rule: AffineRule, curve: Callable[[Float64Array], Float64Array], total: Float64Array
-) -> None:
-    prepared = passes.kernels.prepare(rule)
-
-    def task(rows: Block, part: slice) -> None:
-        for start, stop in even_ranges(part.stop - part.start, -(-(part.stop - part.start) // _SCORE_ROWS)):
-            table = np.empty((stop - start, len(rule.vectors)))
-            passes.kernels.scores(cut(rows, start, stop), prepared, table)
-            here = total[part.start + start : part.start + stop]
-            np.logaddexp(here, curve(table), out=here)
-
-    passes.each_block(task)
+        own = passes.values(AffineRule(density.vectors, np.zeros(len(density.vectors))), _Density(density))
+        total = own if total is None else np.logaddexp(total, own, out=total)
+    return np.asarray(total - np.log(n_draws))

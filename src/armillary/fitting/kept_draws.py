@@ -10,13 +10,14 @@ that is not such a draw is refused with a sentence.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from armillary.engines.contract import Labels
 from armillary.exceptions import ArchiveError
 
 Codes: TypeAlias = npt.NDArray[np.integer[Any]]
@@ -119,6 +120,11 @@ class KeptDraws:
         for number, labels in enumerate(self):
             found[number] = labels
         return found
+
+
+def at_home(labels: Sequence[Labels]) -> npt.NDArray[np.int32]:
+    """The labels (H, N) of H chains, for the user."""
+    return np.array([own.to_host() for own in labels], dtype=np.int32)
 
 
 def _unpacked(draw: bytes, n_rows: int, number: int) -> Codes:

@@ -41,11 +41,22 @@ class Run(Generic[S]):
     is_converged: bool
 
 
-def run_chain(chain: Chain[S], *, max_steps: int, stopping: Stopping, emitter: Emitter, restart: int) -> Run[S]:
-    """Step until nothing changes, the gain is small, or the steps are used up."""
-    objective = -math.inf
+def run_chain(
+    chain: Chain[S],
+    *,
+    max_steps: int,
+    stopping: Stopping,
+    emitter: Emitter,
+    restart: int,
+    n_done: int = 0,
+    objective: float = -math.inf,
+) -> Run[S]:
+    """Step until nothing changes, the gain is small, or the steps are used up.
+
+    A run that was broken off goes on after `n_done` steps, the last of which came to `objective`.
+    """
     n_met = 0
-    for step in range(1, max_steps + 1):
+    for step in range(n_done + 1, max_steps + 1):
         before = objective
         objective, is_still = chain.step()
         gain = stopping.gain(before, objective)

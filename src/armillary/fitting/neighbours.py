@@ -6,17 +6,18 @@ the rows are had from those of all by leaving rows out, without another product,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from armillary._typing import FloatArray
-from armillary.fitting.passes import Passes
-from armillary.kernels.contract import AffineRule
+from armillary.engines.contract import Here, Passes
 from armillary.points import even_ranges
+from armillary.rules import AffineRule
 
 # Values in one scratch array, 32 MiB of float64: the directions of a block of rows, or their cosines with all rows.
 _BLOCK_VALUES = 1 << 22
@@ -37,14 +38,22 @@ def nearest_rows(passes: Passes, n_nearest: int) -> Lists:
 
 def _cosines(passes: Passes, first: int, last: int) -> FloatArray:
     """Cosines of rows first..last with all rows (last - first, n); minus infinity with themselves."""
-    table = np.empty((last - first, passes.points.n_rows), dtype=passes.points.dtype)
-
-    def take(scores: FloatArray, part: slice) -> None:
-        table[:, part] = scores.T
-
-    passes.map_scores(AffineRule.cosines(passes.points.rows(np.arange(first, last))), take)
+    table = passes.fold(AffineRule.cosines(passes.unit_rows(np.arange(first, last))), _Columns())
     np.fill_diagonal(table[:, first:last], -np.inf)
     return table
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The scores of all rows, a column for each: for a sample of rows."""
+
+    is_exact: ClassVar[bool] = False
+
+    def part(self, scores: FloatArray, here: Here) -> FloatArray:
+        return np.ascontiguousarray(scores.T)
+
+    def join(self, parts: Sequence[FloatArray]) -> FloatArray:
+        return np.concatenate(parts, axis=1)
 
 
 def _largest(table: FloatArray, n_largest: int) -> Lists:

@@ -29,11 +29,12 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array, FloatArray
+from armillary.engines.contract import Algorithm, FewRows, Labels, Outcome, Passes
 from armillary.fitting.assignment import HardAssignment
-from armillary.fitting.passes import Passes
-from armillary.kernels.contract import AffineRule, Company, Exact, Halt, Recall, Seeds, Slots, Tracks
-from armillary.points import Block, SparseBlock, cut
-from armillary.statistics.directional import DirectionalStatistics
+from armillary.points import NARROW, Block, SparseBlock, cut
+from armillary.rules import AffineRule, Company, Exact, Halt, Recall, Seeds, Slots, Tracks
+from armillary.sums import whole
+from armillary.sums.directional import DirectionalStatistics
 from armillary.validation import UNIT_TOLERANCE
 
 # Rows decided one after the other before optimism is tried again, and by how much an optimistic window then grows.
@@ -50,6 +51,7 @@ _SPARE_COLUMNS = 32
 _NO_TRACKS = Tracks(np.empty((0, 1)), np.empty(0), np.empty(0, dtype=np.int64), 1.0, True)
 
 Rows = npt.NDArray[np.int64]
+_NOBODY: Rows = np.empty(0, dtype=np.int64)
 
 
 class Memory(Protocol):
@@ -101,42 +103,52 @@ class Sweep:
 
 
 class SequentialAssignment(HardAssignment):
-    """Labels of n rows among slots that open and close."""
+    """Labels of rows among slots that open and close."""
 
-    def sweep_in_order(
-        self, passes: Passes, directions: Float64Array, opening: Opening, *, has_company: bool = False
-    ) -> Sweep:
+    def __init__(self, passes: Passes, algorithm: Algorithm = "lloyd") -> None:
+        super().__init__(passes, algorithm)
+        self.has_labels = False  # whether labels are those of a sweep, or were put there
+        self._statistics: DirectionalStatistics | None = None  # of the labels, where they are known
+
+    def begin_with(self, numbers: Rows, values: npt.ArrayLike) -> None:
+        """Give rows labels of the caller's choosing, before a sweep or between two."""
+        self.labels.put(numbers, values)
+        self.labels.forget()
+        self.has_labels, self._statistics = True, None
+
+    def keep(self, is_kept: npt.NDArray[np.bool_]) -> None:
+        """Drop slots that have no rows; the others move up and keep their order."""
+        if not is_kept.all():
+            self.labels.keep(is_kept)
+            if self._statistics is not None:
+                self._statistics = self._statistics.select(is_kept)
+
+    def sweep_in_order(self, directions: Float64Array, opening: Opening, *, has_company: bool = False) -> Sweep:
         """Label every row by the sequential rule, starting from `directions` (K, D).
 
         `has_company`: every slot has a row outside this sweep, so it stays open (a warm start, a new batch).
         Slots that end without rows are still in the outcome; `keep` drops them.
         """
-        order = _Order(passes, self._labels, directions, opening)
+        passes, labels = self.passes, self.labels
+        order = _Order(passes, labels, directions, opening)
+        n_rows = passes.points.n_rows
         if has_company:
-            order.last.fill(len(self._labels))
-        elif self._statistics is not None or self._labels.max(initial=-1) >= 0:
-            passes.kernels.last_rows(self._labels, order.slots_with_rows(self._statistics), order.last)
-        n_rows = len(self._labels)
+            order.last.fill(n_rows)
+        elif self.has_labels:
+            order.last = labels.last_rows(order.slots_with_rows(self._statistics))
         n_changed = 0
         is_eventful = False
-        statistics: DirectionalStatistics | None = None
         position, window, is_quiet = 0, n_rows, True
         while position < n_rows:
             if is_quiet and order.is_open(position).any():
                 stop = min(n_rows, position + window)
                 rule, is_capped = order.rule(position)
-                if stop < n_rows:
-                    passes.assign(rule, self._labels, rows=(position, stop))
-                elif position > 0:
-                    _, statistics = passes.assign_and_sum(rule, self._labels, n_kept=position)
-                else:
-                    n_changed, statistics = self.sweep(passes, rule)
-                # sums of the bounded algorithm still have the rows that were refused
-                complete = None if self._is_bounded else statistics
-                position, n_moved, has_refused = order.settle(position, stop, is_capped, complete)
+                span = None if (position, stop) == (0, n_rows) else (position, stop)
+                outcome = passes.label(rule, labels, span=span, sums=stop == n_rows)
+                if position == 0 and stop == n_rows:
+                    n_changed = outcome.n_moved
+                position, n_moved = order.settle(position, stop, is_capped, outcome)
                 n_changed += n_moved
-                if position < n_rows or has_refused or n_moved:
-                    statistics = None  # the sums of the pass lack rows, or have them elsewhere
                 if position == n_rows:
                     break
                 is_eventful = True
@@ -144,16 +156,16 @@ class SequentialAssignment(HardAssignment):
                     window *= _GROWTH
                     continue
                 window = _GROWTH * _CAUTIOUS_ROWS
-                self._labels[position:] = -1
+                labels.fill(-1, (position, n_rows))
             is_eventful = True
             stop = min(n_rows, position + _CAUTIOUS_ROWS)
             is_quiet = 2 * order.walk(position, stop) >= stop - position
             position = stop
-        if is_eventful or statistics is None:
-            self.forget_bounds()
-        if statistics is None:
-            statistics = passes.sums(self._labels, order.n_slots)
-        self._statistics = statistics
+        if is_eventful or order.has_decided:
+            labels.forget()
+        # the sums of a last pass lack rows that it refused, or have them elsewhere: engines know of those that moved
+        statistics = passes.sum(labels, order.n_slots)
+        self._statistics, self.has_labels = statistics, True
         return Sweep(order.directions, statistics, is_still=n_changed == 0 and not is_eventful)
 
 
@@ -163,13 +175,14 @@ class _Order:
     def __init__(
         self,
         passes: Passes,
-        labels: npt.NDArray[np.int32],
+        labels: Labels,
         directions: Float64Array,
         opening: Opening,
     ) -> None:
         self.points = passes.points
-        self.kernels = passes.kernels
-        self.is_narrow = passes.is_narrow
+        self.host = passes.host
+        self.is_narrow = not self.points.is_sparse and self.points.n_features <= NARROW
+        self._passes = passes
         self._labels = labels
         self.opening = opening
         self.max_open = np.iinfo(np.int64).max if opening.max_open is None else opening.max_open
@@ -181,6 +194,8 @@ class _Order:
         n_rows = self.points.n_rows
         self.last = np.full(self.n_slots, -1, dtype=np.int64)
         self.first = np.full(self.n_slots, n_rows, dtype=np.int64)
+        self.q = self.points.q
+        self.has_decided = False  # whether suspects of the last optimistic pass got other labels than by the pass
 
     @property
     def directions(self) -> Float64Array:
@@ -193,7 +208,7 @@ class _Order:
 
     def slots_with_rows(self, statistics: DirectionalStatistics | None) -> npt.NDArray[np.bool_]:
         """Slots (K,) that may have rows, by sums over all rows: rows of weight 0 do not show in them."""
-        if statistics is None or self.points.weights is not None:
+        if statistics is None or self.points.has_weights:
             return np.ones(self.n_slots, dtype=np.bool_)
         return statistics.counts > 0.0
 
@@ -212,16 +227,16 @@ class _Order:
         is_capped = int((~is_closed).sum()) >= self.max_open
         return AffineRule(vectors, offsets, -np.inf if is_capped else self.opening.floor, is_closed), is_capped
 
-    def settle(
-        self, start: int, stop: int, is_capped: bool, statistics: DirectionalStatistics | None
-    ) -> tuple[int, int, bool]:
-        """Decide the suspects among the rows start..stop just labelled; `statistics` are those of all labels, or None.
+    def settle(self, start: int, stop: int, is_capped: bool, outcome: Outcome) -> tuple[int, int]:
+        """Decide the suspects among the rows start..stop just labelled, with this outcome.
 
-        Returns the row up to which labels are right, how many suspects moved, and whether any row was refused.
+        Returns the row up to which labels are right, and how many suspects moved.
         """
-        labels, n_rows = self._labels[start:stop], self.points.n_rows
-        settled = self.first.copy()
-        self.kernels.first_rows(labels, start, self.slots_with_rows(statistics), settled)
+        statistics, has_refused = outcome.statistics, outcome.n_refused > 0
+        self.has_decided = False
+        n_rows = self.points.n_rows
+        settled = self._labels.first_rows(self.slots_with_rows(statistics), (start, stop))
+        settled = np.minimum(settled, self.first)
         # slots whose last row is here and which no row has taken before
         is_ending = (self.last >= start) & (self.last < stop) & (self.first >= start)
         is_leaving = is_ending & (settled > self.last)
@@ -231,25 +246,29 @@ class _Order:
         is_waking = is_leaving if is_capped else is_leaving[: self.n_tracks]
         limit = int(self.last[: len(is_waking)][is_waking].min(initial=limit))
 
-        refused = np.empty(0, dtype=np.int64)
-        if statistics is None or self.points.weights is not None or statistics.counts.sum() < n_rows:
-            refused = start + np.flatnonzero(labels < 0)
-        suspects = np.union1d(refused, self.last[is_lone]) if is_lone.any() else refused
-        suspects = suspects[suspects < limit]
-        n_moved = 0
-        end = limit
-        for chunk in range(0, len(suspects), _MOST_SUSPECTS):
-            numbers = suspects[chunk : chunk + _MOST_SUSPECTS]
-            block = _Table(self, numbers, self.points.gather(numbers), settled)
+        lone = np.sort(self.last[is_lone])
+        n_moved, end, position = 0, limit, start
+        while position < limit:
+            refused = self._labels.refused((position, limit), _MOST_SUSPECTS) if has_refused else _NOBODY
+            stop_here = limit if len(refused) < _MOST_SUSPECTS else int(refused[-1]) + 1
+            alone = lone[(lone >= position) & (lone < stop_here)]
+            numbers = np.union1d(refused, alone) if alone.size else refused
+            position = stop_here
+            if not numbers.size:
+                continue
+            block = _Table(self, self._passes.rows(numbers), settled)
             end, decided = self._first_event(block, limit)
-            before = self._labels[numbers[:decided]]
-            before = np.where(before < 0, -2 - before, before)
-            n_moved += int(np.count_nonzero(before != block.labels[:decided]))
-            self._labels[numbers[:decided]] = block.labels[:decided]
+            by_pass, found = self._labels.at(numbers[:decided]), block.labels[:decided]
+            before = np.where(by_pass < 0, -2 - by_pass, by_pass)
+            n_moved += int(np.count_nonzero(before != found))
+            is_other = by_pass != found
+            if is_other.any():
+                self.has_decided = True
+                self._passes.move(self._labels, numbers[:decided][is_other], found[is_other])
             if end < limit:
                 break
         self.first = np.where(settled < end, settled, n_rows)
-        return end, n_moved, refused.size > 0
+        return end, n_moved
 
     def _first_event(self, block: _Table, limit: int) -> tuple[int, int]:
         """Walk over suspects: the row up to which labels are right, and how many suspects were decided."""
@@ -273,9 +292,9 @@ class _Order:
 
     def walk(self, start: int, stop: int) -> int:
         """Decide the rows start..stop one after the other; return how many came after the last event."""
-        block = _Table(self, np.arange(start, stop), self.points.block(start, stop), self.first)
+        block = _Table(self, self._passes.rows(range(start, stop)), self.first)
         n_calm = block.walk_on() if self.is_narrow else self._walk(block)
-        self._labels[start:stop] = block.labels
+        self._labels.put(block.numbers, block.labels)
         self.first = block.first
         return n_calm
 
@@ -288,7 +307,7 @@ class _Order:
             if halt == Halt.REVIVAL:
                 slot, direction = track, block.revived(position, track)
             else:
-                slot, direction = block.slot_for_birth(position), _unit(block.resultant(position))
+                slot, direction = block.slot_for_birth(position), block.seed(position)
             if slot == self.n_slots:
                 self._append()
             self._directions[slot] = direction
@@ -319,19 +338,22 @@ class _Order:
 
     def is_own_company(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """A row that stands for more than one is not alone in its slot; rows outside 0..n-1 are not asked about."""
-        weights = self.points.weights
-        if weights is None:
+        if not self.points.has_weights:
             return np.zeros(len(rows), dtype=np.bool_)
-        return weights[np.clip(rows, 0, len(weights) - 1)] > 1.0
+        weights = self._passes.weights_at(np.clip(rows, 0, self.points.n_rows - 1))
+        assert weights is not None
+        return weights > 1.0
 
 
 class _Table:
     """Rows decided one after the other from their scores with every slot."""
 
-    def __init__(self, order: _Order, numbers: Rows, rows: Block, first: Rows) -> None:
+    def __init__(self, order: _Order, few: FewRows, first: Rows) -> None:
         self._order = order
-        self.numbers = numbers
-        self._rows = rows
+        self.numbers = numbers = few.numbers
+        self._rows = rows = few.block
+        # as sums over the rows have them
+        self._weights = None if few.weights is None else whole.lifted(few.weights, order.q)
         self.first = first
         self.labels = np.full(len(numbers), -1, dtype=np.int32)
         self._scores, self._doubt = self._filter_scores(rows, order.directions)
@@ -342,14 +364,14 @@ class _Table:
         self.closing[places[ending]] = np.where(order.is_own_company(order.last[ending]), -2 - ending, ending)
         self._is_seed = np.zeros(order.n_slots, dtype=np.bool_)
         if ending.size:
-            seeds = np.array([_unit(self.resultant(place)) for place in places[ending]])
+            seeds = np.array([self.seed(place) for place in places[ending]])
             self._is_seed[ending] = (seeds == order.directions[ending]).all(axis=1)
         self._recall = self._remember()
         self._revivals: dict[tuple[int, int], Float64Array] = {}
 
     def _filter_scores(self, rows: Block, directions: Float64Array) -> tuple[FloatArray, float]:
-        kernels = self._order.kernels
-        return kernels.filter_scores(rows, kernels.prepare(AffineRule.cosines(directions)))
+        host = self._order.host
+        return host.filter_scores(rows, host.prepare(AffineRule.cosines(directions)))
 
     def _remember(self) -> Recall:
         memory = self._order.opening.memory
@@ -369,7 +391,7 @@ class _Table:
         exact = Exact(-1, np.empty(0), np.empty(0))
         order = self._order
         while True:
-            position, halt, track = order.kernels.walk(
+            position, halt, track = order.host.walk(
                 position,
                 self.numbers,
                 self._scores,
@@ -390,19 +412,17 @@ class _Table:
     def walk_on(self) -> int:
         """Decide all rows, births and revivals included, in compiled code; return how many came after the last."""
         order, rows = self._order, np.asarray(self._rows)
-        memory, weights = order.opening.memory, order.points.weights
+        memory, weights = order.opening.memory, self._weights
         tracks = _NO_TRACKS if memory is None else memory.tracks
-        resultants = rows.astype(np.float64)
-        if weights is not None:
-            resultants *= weights[self.numbers][:, None]
-        alone = DirectionalStatistics(np.zeros(len(rows)), resultants)
-        seeds = Seeds(*alone.polar(otherwise=resultants))
+        plain = rows.astype(np.float64)
+        resultants = plain if weights is None else weights[:, None] * plain
+        seeds = Seeds(*_alone(whole.rounded(resultants, order.q), order.q).polar(otherwise=_units(plain)))
         exact = Exact(-1, np.empty(0), np.empty(0))
         position, calm_from, n_new = 0, 0, _SPARE_COLUMNS
         while True:
             slots = order.slots(self.first, self._is_seed, n_new)
             self._scores = _with_columns(self._scores, len(slots.last))
-            position, halt, n_slots, calm_from = order.kernels.walk_on(
+            position, halt, n_slots, calm_from = order.host.walk_on(
                 position,
                 calm_from,
                 self.numbers,
@@ -433,12 +453,12 @@ class _Table:
         out = np.empty((1, order.n_slots))
         if order.n_slots:
             row = cut(self._rows, position, position + 1)
-            order.kernels.exact_scores(row, order.kernels.prepare(AffineRule.cosines(order.directions)), out)
+            order.host.exact_scores(row, order.host.prepare(AffineRule.cosines(order.directions)), out)
         return out[0]
 
     def _exact_recalls(self, position: int) -> Float64Array:
         memory = self._order.opening.memory
-        return np.empty(0) if memory is None else memory.scores(_unit(self.resultant(position)))
+        return np.empty(0) if memory is None else memory.scores(self.seed(position))
 
     def put(self, position: int, slot: int) -> None:
         """The row at `position` takes `slot`, which may be new."""
@@ -454,8 +474,8 @@ class _Table:
             self._scores = _with_columns(self._scores, slot + max(_SPARE_COLUMNS, slot))
         if position < len(self.numbers):
             rows = cut(self._rows, position, len(self.numbers))
-            column, self._doubt = self._filter_scores(rows, self._order.directions[slot : slot + 1])
-            self._scores[position:, slot] = column[:, 0]
+            scores, self._doubt = self._filter_scores(rows, self._order.directions[slot : slot + 1])
+            self._scores[position:, slot] = scores[:, 0]
 
     # -------------------------------------------------------------------------------------------- questions
 
@@ -500,14 +520,21 @@ class _Table:
 
     def resultant(self, position: int) -> Float64Array:
         """The row, in float64 and weighted, as a sum over this row alone has it (D,)."""
+        weight = 1.0 if self._weights is None else self._weights[position]
+        return whole.rounded(weight * self._row(position), self._order.q)
+
+    def seed(self, position: int) -> Float64Array:
+        """The direction (D,) of a slot that has this row alone, with the bits that an update gives."""
+        alone = _alone(self.resultant(position)[None], self._order.q)
+        return alone.directions(otherwise=_units(self._row(position)[None]))[0]
+
+    def _row(self, position: int) -> Float64Array:
         row = cut(self._rows, position, position + 1)
-        weights = self._order.points.weights
-        weight = 1.0 if weights is None else weights[self.numbers[position]]
         if not isinstance(row, SparseBlock):
-            return weight * row[0].astype(np.float64)
+            return np.asarray(row[0], dtype=np.float64)
         dense = np.zeros(row.n_features)
         inside = slice(row.indptr[0], row.indptr[1])
-        np.add.at(dense, row.indices[inside], weight * row.data[inside].astype(np.float64))
+        dense[row.indices[inside]] = row.data[inside]
         return dense
 
 
@@ -524,6 +551,11 @@ def _with_columns(table: FloatArray, n_columns: int) -> FloatArray:
     return np.concatenate([table, np.empty((len(table), n_columns - table.shape[1]), table.dtype)], axis=1)
 
 
-def _unit(resultant: Float64Array) -> Float64Array:
-    """The direction of one row, with the bits that an update from this row alone gives."""
-    return DirectionalStatistics(np.zeros(1), resultant[None]).directions(otherwise=resultant[None])[0]
+def _alone(resultants: Float64Array, q: int) -> DirectionalStatistics:
+    """Slots (m,) that have one row each, whose counts nobody asks for."""
+    return DirectionalStatistics(np.zeros(len(resultants)), resultants, q)
+
+
+def _units(rows: Float64Array) -> Float64Array:
+    """The directions of rows, for those so light that their sums have none."""
+    return DirectionalStatistics(np.zeros(len(rows)), rows).directions(otherwise=rows)

@@ -139,6 +139,11 @@ def without_gaps(labels: Codes) -> npt.NDArray[np.int32]:
     return relabelled(labels, np.cumsum(counts > 0, dtype=np.int32) - 1)
 
 
+def n_labels(labels: Codes) -> int:
+    """How many clusters labels (N,) without gaps tell apart."""
+    return int(labels.max()) + 1
+
+
 def label_counts(labels: Codes, n_clusters: int) -> Sizes:
     """Rows of each label 0..K-1 (K,). NumPy alone would copy the labels to 64 bits."""
     counts = np.zeros(n_clusters, dtype=np.int64)

@@ -1,7 +1,7 @@
 """A progress display for `verbose=1`. The only home of rich, which is imported when a bar is made.
 
-In a terminal, two lines on stderr follow the fit and give way to one line with the result. Where stderr is not a
-terminal (a log file, a notebook, a pipe) only that last line is written.
+In a terminal, two lines on stderr follow the fit and give way to one line with the result. In a notebook one line of
+the cell follows it (`notebook.py`). Where stderr is neither (a log file, a pipe) only the last line is written.
 
     SphericalKMeans  restart 3/10  step 42/300  ━━━━━━━━━╸━━━━━━━━━━━━━━━  0:12, about 0:28 left
     300,000 rows  7 clusters  objective 0.98172341  change 3.1e-06  11.2 steps/s
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.exceptions import MissingExtraError
 from armillary.fitting.events import FitEvent, logger
+from armillary.fitting.notebook import NotebookLine, is_notebook
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -42,6 +43,7 @@ class ProgressBar:
             raise MissingExtraError.of("verbose=1", "rich", "progress") from error
         self.console = console
         self._live: Live | None = None
+        self._line: NotebookLine | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProgressBar:
         # scikit-learn's clone copies parameters deeply; the lock inside a console has no copy, and a copied bar
@@ -54,6 +56,8 @@ class ProgressBar:
             self._open(event)
         elif event.kind == "step":
             self._pace.take(event)
+            if self._line is not None:
+                self._line.show(f"{event.model}  {_numbers(event)}{self._pace.words_left}", self._pace.fraction_done)
         else:
             self._close(event)
 
@@ -61,11 +65,12 @@ class ProgressBar:
         from rich.console import Console
         from rich.live import Live
 
-        # A notebook counts as "not a terminal": rich's display for notebooks would need one more library.
+        self._line = NotebookLine() if self.console is None and is_notebook() else None
         self._screen = self.console or Console(stderr=True, force_jupyter=False)
         self._pace = _Pace(event)
-        self._news = _News(self._screen)
-        if self._screen.is_terminal:
+        self._news = _News(self._screen, self._line)
+        # a notebook's kernel says of its stderr that it is a terminal, and writes each picture below the last
+        if self._line is None and self._screen.is_terminal:
             # The refresh thread asks for the picture, so a step costs no drawing and the clock runs between steps.
             self._live = Live(
                 get_renderable=self._picture,
@@ -79,9 +84,12 @@ class ProgressBar:
         if self._live is not None:
             self._live.stop()
         self._news.close()
-        self._screen.print(_result(event), soft_wrap=True, markup=False, highlight=False)
+        if self._line is not None:
+            self._line.show(_result(event), is_last=True)
+        else:
+            self._screen.print(_result(event), soft_wrap=True, markup=False, highlight=False)
         # between fits a bar holds no console of its own, so that an estimator that has one can be pickled
-        self._live = None
+        self._live, self._line = None, None
         del self._screen, self._news
 
     def _picture(self) -> RenderableType:
@@ -109,9 +117,9 @@ class ProgressBar:
 class _News(logging.Handler):
     """Shows what the library logs at INFO (that it compiles, say) while a bar is up."""
 
-    def __init__(self, screen: Console) -> None:
+    def __init__(self, screen: Console, line: NotebookLine | None = None) -> None:
         super().__init__(logging.INFO)
-        self._screen = screen
+        self._screen, self._line = screen, line
         self._level_before = logger.level
         if not logger.isEnabledFor(logging.INFO):
             logger.setLevel(logging.INFO)
@@ -119,7 +127,9 @@ class _News(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line above the bar."""
-        if record.levelno == logging.INFO:
+        if record.levelno == logging.INFO and self._line is not None:
+            self._line.show(record.getMessage(), is_last=True)
+        elif record.levelno == logging.INFO:
             self._screen.print(record.getMessage(), soft_wrap=True, markup=False, highlight=False)
 
     def close(self) -> None:

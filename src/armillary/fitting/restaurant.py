@@ -4,6 +4,7 @@ A row leaves its cluster, which is gone if it was the last, and joins cluster k 
 times the predictive density of the row, or a new one with alpha times its density under the prior (Neal 2000,
 algorithms 2 and 3). Clusters are told by the statistics of their component; where that has a pivot, a new cluster draws
 its own from the exact law given its one row. Made to be right for every component, not fast: a row takes a millisecond.
+Rows are asked for one by one, so they must be in memory.
 """
 
 from __future__ import annotations
@@ -13,17 +14,23 @@ import numpy.typing as npt
 
 from armillary._typing import Float64Array
 from armillary.distributions.components import Component, Pivots, Statistics
-from armillary.fitting.dirichlet_process import Clusters
+from armillary.engines.contract import Partition, Passes
+from armillary.engines.host import host_passes
+
+
+def in_memory(passes: Passes) -> Passes:
+    """The passes, where rows can be asked for one by one."""
+    return host_passes(passes, 'use sampler="split_merge"')
 
 
 class Restaurant:
     """Rows at tables: the statistics of K clusters, carried along as rows move."""
 
-    def __init__(self, component: Component, clusters: Clusters, pivots: Pivots, alpha: float) -> None:
+    def __init__(self, component: Component, passes: Passes, clusters: Partition, pivots: Pivots, alpha: float) -> None:
         self._component = component
-        self._points = clusters.passes.points
+        self._passes = in_memory(passes)
         self._log_alpha = float(np.log(alpha))
-        self.labels: npt.NDArray[np.int64] = clusters.labels.astype(np.int64)
+        self.labels: npt.NDArray[np.int64] = clusters.labels.to_host().astype(np.int64)
         self.pivots = pivots
         self._counts = clusters.counts.astype(np.float64)
         self._sums = component.set_statistics(pivots, clusters.sets())
@@ -32,7 +39,7 @@ class Restaurant:
     def sweep(self, generator: np.random.Generator) -> None:
         """Draw the label of every row, in row order."""
         for number in range(len(self.labels)):
-            self._seat(number, self._points.rows([number]), generator)
+            self._seat(number, self._passes.unit_rows([number]), generator)
 
     def _seat(self, number: int, row: Float64Array, generator: np.random.Generator) -> None:
         alone = self._alone(row)

@@ -17,25 +17,20 @@ divided by their float64 norms: in the sums as a weight, in the cosines afterwar
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from armillary._typing import Float64Array, FloatArray
-from armillary.fitting.passes import Labels, Passes
-from armillary.kernels.contract import AffineRule
-from armillary.points import Block, SparseBlock, even_ranges
+from armillary._typing import Float64Array
+from armillary.engines.contract import Column, Here, Labels, Passes, Scaled
+from armillary.points import even_ranges
+from armillary.rules import AffineRule
+from armillary.sums import whole
 
-# Values in one scratch array, 64 MiB of float64: the means of a block of clusters, or the cosines of a lane with them.
+# Values of the means of a block of clusters, 64 MiB of float64.
 _BLOCK_VALUES = 1 << 23
-# Cosines looked at together, 1 MiB: they stay in the cache.
-_CACHED_VALUES = 1 << 17
-# Up to this many clusters cosines are turned round first, so that the maximum runs along rows: at K = 10 that takes a
-# quarter of the time, at K = 100 twice as long.
-_FEW_CLUSTERS = 48
-# Up to this many columns, summing squares column by column beats one dot product per row.
-_FEW_COLUMNS = 8
 
 # 1 - cosine carries rounding errors near 1e-16 times the square root of the cluster size. If neither of a row's
 # two distances exceeds this (1.4e-6 radians), their ratio is noise and the row scores 0.
@@ -44,131 +39,90 @@ _NO_DISTANCE = 1e-12
 
 def mean_silhouette(passes: Passes, labels: Labels, n_clusters: int) -> float:
     """The mean of `silhouettes`, weighted as the rows are."""
-    return float(np.average(silhouettes(passes, labels, n_clusters), weights=passes.points.weights))
+    beside = _beside(passes, labels, n_clusters)
+    if beside is None:
+        return 0.0
+    silhouette, ranks, columns = beside
+    total = passes.points.total_weight
+    return passes.fold(None, _Total(silhouette, passes.points.q), ranks, columns) / total
 
 
 def silhouettes(passes: Passes, labels: Labels, n_clusters: int) -> Float64Array:
-    """The silhouette of each row (n,), in [-1, 1]; `labels` (n,) are in 0..n_clusters-1, and clusters may be empty.
+    """The silhouette of each row (n,), in [-1, 1]; labels are in 0..n_clusters-1, and clusters may be empty.
 
     By convention 0 for a row alone in its cluster, for a row at no distance from either cluster, and for all rows
     where fewer than 2 clusters have any weight: there is nothing to compare.
     """
-    points = passes.points
-    counts = np.bincount(labels, points.weights, minlength=n_clusters).astype(np.float64, copy=False)
+    beside = _beside(passes, labels, n_clusters)
+    if beside is None:
+        return passes.column(0.0, is_exact=True).to_host().astype(np.float64, copy=False)
+    silhouette, ranks, columns = beside
+    return passes.values(None, silhouette, ranks, columns)
+
+
+def _beside(
+    passes: Passes, labels: Labels, n_clusters: int
+) -> tuple[_Silhouette, Labels, tuple[Column, Column, Column]] | None:
+    """What silhouettes are made of, beside each row: products with the means of the own and of the nearest other
+    cluster, and 1 / |x|; with the labels among clusters that have weight. None where there are fewer than 2 of those.
+    """
+    counts = passes.weigh(labels, n_clusters)
     has_weight = counts > 0.0
     if np.count_nonzero(has_weight) < 2:
-        return np.zeros(points.n_rows)
-    if has_weight.all():
-        return _scores(passes, labels, counts)
-    # clusters without weight are nobody's neighbours; their rows, which weigh nothing, go anywhere and score 0
-    ranks = np.where(has_weight, np.cumsum(has_weight) - 1, 0).astype(np.int32)
-    scores = _scores(passes, ranks[labels], counts[has_weight])
-    scores[~has_weight[labels]] = 0.0
-    return scores
-
-
-def _scores(passes: Passes, labels: Labels, counts: Float64Array) -> Float64Array:
-    """Silhouettes (n,) where every cluster has the weight `counts` (K,) > 0, K >= 2."""
-    weights = passes.points.weights
-    inverse_norms = _inverse_norms(passes)
-    shares = inverse_norms if weights is None else weights * inverse_norms
+        return None
+    ranks = labels
+    if not has_weight.all():
+        # clusters without weight are nobody's neighbours; their rows, which weigh nothing, go nowhere and score 0
+        ranks = labels.copy()
+        ranks.rename(np.where(has_weight, np.cumsum(has_weight) - 1, -1))
+        counts = counts[has_weight]
+    inverse_lengths = passes.inverse_lengths()
     # sums of rows / norms, and cosines in float64 whatever the rows are
-    unit = passes.over(replace(passes.points, weights=shares, dtype=np.dtype(np.float64)))
-    own = np.empty(len(labels))  # cosine with the mean of the own cluster, then the silhouette
-    nearest = np.full(len(labels), -np.inf)  # the largest cosine with the mean of another
-
-    def take(cosines: FloatArray, part: slice) -> None:
-        _own_and_nearest(cosines, labels[part] - first, own[part], nearest[part])
-        if last == len(counts):
-            own_weights = None if weights is None else weights[part]
-            _compare(own[part], nearest[part], inverse_norms[part], counts[labels[part]], own_weights)
-
+    unit = passes.over(Scaled(inverse_lengths))
+    own, nearest = passes.column(0.0, is_exact=True), passes.column(-np.inf, is_exact=True)
     # blocks of clusters depend on the shape alone
-    longest_lane = max(stop - start for start, stop in unit.points.lanes)
-    step = max(1, _BLOCK_VALUES // max(longest_lane, unit.points.n_features))
+    step = max(1, _BLOCK_VALUES // passes.points.n_features)
     for first, last in even_ranges(len(counts), -(-len(counts) // step)):
-        means = _resultants(unit, labels, first, last, len(counts)) / counts[first:last, None]
-        unit.map_scores(AffineRule(means, np.zeros(last - first)), take)
-    return own
+        sums = unit.sum(ranks, len(counts), within=(first, last))
+        means = sums.resultants / counts[first:last, None]
+        passes.compare(AffineRule(means, np.zeros(last - first)), ranks, first, own, nearest)
+    return _Silhouette(counts), ranks, (own, nearest, inverse_lengths)
 
 
-def _resultants(unit: Passes, labels: Labels, first: int, last: int, n_clusters: int) -> Float64Array:
-    """Sums of the unit rows of clusters first..last, (last - first, D)."""
-    if last - first == n_clusters:
-        return unit.sums(labels, n_clusters).resultants
-    n_wanted = last - first
-    # the rows of all other clusters go to one more, which is not summed
-    within = np.where((labels >= first) & (labels < last), labels - first, n_wanted).astype(np.int32)
-    return unit.sums(within, n_wanted + 1, np.arange(n_wanted + 1) < n_wanted).resultants[:n_wanted]
+@dataclass(frozen=True, eq=False)
+class _Silhouette:
+    """The silhouette of a row from what lies beside it, where every cluster has the weight `counts` (K,) > 0."""
+
+    counts: Float64Array
+
+    def of(self, scores: object, here: Here) -> Float64Array:
+        own, nearest, inverse_lengths = here.columns
+        assert here.labels is not None
+        is_nowhere = here.labels < 0
+        sizes = np.where(is_nowhere, 1.0, self.counts[here.labels])
+        others = sizes - (1.0 if here.weights is None else np.minimum(1.0, here.weights))
+        is_alone = others <= 0.0
+        others[is_alone] = 1.0
+        within = np.clip((1.0 - own * inverse_lengths) * (sizes / others), 0.0, 2.0)
+        between = np.clip(1.0 - nearest * inverse_lengths, 0.0, 2.0)
+        largest = np.maximum(within, between)
+        is_nothing = is_alone | is_nowhere | (largest <= _NO_DISTANCE)
+        largest[is_nothing] = 1.0
+        return np.where(is_nothing, 0.0, (between - within) / largest)
 
 
-def _inverse_norms(passes: Passes) -> Float64Array:
-    """1 / |x| of every row (n,), to float64 precision."""
-    inverse = np.empty(passes.points.n_rows)
+@dataclass(frozen=True, eq=False)
+class _Total:
+    """The weighted sum of silhouettes, a whole sum: it does not depend on how rows are cut."""
 
-    def take(rows: Block, part: slice) -> None:
-        np.divide(1.0, np.sqrt(_squared_norms(rows)), out=inverse[part])
+    silhouette: _Silhouette
+    q: int
+    is_exact: ClassVar[bool] = True
 
-    passes.each_block(take)
-    return inverse
+    def part(self, scores: object, here: Here) -> float:
+        values = self.silhouette.of(scores, here)
+        weighted = values if here.weights is None else values * here.weights
+        return float(whole.rounded(weighted, self.q).sum())
 
-
-def _squared_norms(rows: Block) -> Float64Array:
-    if isinstance(rows, SparseBlock):
-        start, stop = rows.indptr[0], rows.indptr[-1]
-        # every row has a non-zero, or the gate would have refused it: each segment is one row
-        return np.add.reduceat(np.square(rows.data[start:stop], dtype=np.float64), rows.indptr[:-1] - start)
-    if rows.shape[1] > _FEW_COLUMNS:
-        wide = rows.astype(np.float64, copy=False)
-        return np.vecdot(wide, wide)
-    squares = np.zeros(len(rows))
-    for column in rows.T:
-        squares += np.square(column, dtype=np.float64)
-    return squares
-
-
-def _own_and_nearest(
-    cosines: FloatArray, labels: npt.NDArray[np.int32], own: Float64Array, nearest: Float64Array
-) -> None:
-    """Take from `cosines` (m, K) the own cluster's into `own` (m,) and raise `nearest` (m,) to the largest of others.
-
-    Labels outside 0..K-1 have their own cluster elsewhere. `cosines` is scratch afterwards.
-    """
-    n_rows, n_clusters = cosines.shape
-    is_turned = n_clusters <= _FEW_CLUSTERS
-    step = max(1, _CACHED_VALUES // n_clusters)
-    for start in range(0, n_rows, step):
-        part = slice(start, start + step)
-        block = np.ascontiguousarray(cosines[part].T) if is_turned else cosines[part]
-        codes = labels[part].astype(np.intp)
-        row_stride, cluster_stride = (1, len(codes)) if is_turned else (n_clusters, 1)
-        places = np.arange(len(codes)) * row_stride + codes * cluster_stride
-        is_here = (codes >= 0) & (codes < n_clusters)
-        values = block.reshape(-1)
-        if is_here.all():
-            own[part] = values[places]
-        else:
-            places = places[is_here]
-            own[part][is_here] = values[places]
-        values[places] = -np.inf
-        np.maximum(nearest[part], block.max(axis=0 if is_turned else 1), out=nearest[part])
-
-
-def _compare(
-    own: Float64Array,
-    nearest: Float64Array,
-    inverse_norms: Float64Array,
-    sizes: Float64Array,
-    weights: Float64Array | None,
-) -> None:
-    """Write silhouettes over `own` (m,), from products of rows with cluster means and the weight of the clusters."""
-    others = sizes - (1.0 if weights is None else np.minimum(1.0, weights))
-    is_alone = others <= 0.0
-    others[is_alone] = 1.0
-    within = np.clip((1.0 - own * inverse_norms) * (sizes / others), 0.0, 2.0)
-    between = np.clip(1.0 - nearest * inverse_norms, 0.0, 2.0)
-    largest = np.maximum(within, between)
-    is_nothing = is_alone | (largest <= _NO_DISTANCE)
-    largest[is_nothing] = 1.0
-    np.divide(between - within, largest, out=own)
-    own[is_nothing] = 0.0
+    def join(self, parts: Sequence[float]) -> float:
+        return sum(parts)

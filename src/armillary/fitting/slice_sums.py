@@ -3,7 +3,7 @@
 Models with chains of directions see counts, chains to smooth (`SliceSums.chains`) and directions that rows can be
 shared by (`SliceDirections.share`). Either the sums of all slices are stored, T of (K, D), or, for sparse rows with
 fewer values than those, nothing but the shares of the rows is: their chains are in other coordinates, and directions
-are made where a row asks for them (`feature_slices.py`).
+are made where a row asks for them (`engines/contract.py`, `FeatureSlices`).
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from armillary._typing import Float64Array
 from armillary.distributions import direction_chains as dc
 from armillary.distributions import natural_vectors as nv
-from armillary.fitting.feature_slices import FeatureSlices, chain_steps
-from armillary.fitting.passes import Passes
+from armillary.engines.contract import FeatureSlices, Passes, SharedRows, SliceMessages
 from armillary.fitting.slices import SlicedPasses
-from armillary.kernels.contract import NO_SHARE, AffineRule, ListedShares
-from armillary.statistics.directional import DirectionalStatistics
+from armillary.rules import AffineRule
+from armillary.sums.directional import DirectionalStatistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,16 +100,13 @@ class SliceDirections(ABC):
 
 def first_pass(passes: SlicedPasses, rule: AffineRule, *, is_smoothed: bool) -> SlicePass:
     """Share the rows of all slices by one rule. Only chains that are smoothed do without stored sums."""
-    if is_smoothed and _are_many(passes, len(rule.offsets)):
-        by_feature = passes.by_feature
-        table, log_evidence = passes.whole.responsibilities(rule)
-        shares = np.asarray(table, dtype=np.float64)
-        offsets = np.broadcast_to(rule.offsets, (len(passes.sliced), len(rule.offsets)))
-        return _listed_pass(by_feature, shares, log_evidence, offsets, None)
+    if is_smoothed and _are_many(passes, len(rule.offsets)) and passes.by_feature is not None:
+        shared = passes.by_feature.share_by(rule)
+        return _listed_pass(ListedSums(passes.by_feature, shared, None, passes.whole.points.total_weight))
 
     def task(number: int, rows: Passes) -> tuple[DirectionalStatistics, float, Float64Array]:
-        statistics, evidence = rows.soft_sums(rule)
-        return statistics, evidence, np.vecdot(statistics.resultants, rule.vectors)
+        outcome = rows.share(rule)
+        return outcome.sums, outcome.evidence, np.vecdot(outcome.sums.resultants, rule.vectors)
 
     nothing = np.zeros(len(rule.offsets))
     parts = passes.each(task, lambda number: (DirectionalStatistics.zero(*rule.shape), 0.0, nothing))
@@ -119,8 +115,9 @@ def first_pass(passes: SlicedPasses, rule: AffineRule, *, is_smoothed: bool) -> 
 
 def _are_many(passes: SlicedPasses, n_clusters: int) -> bool:
     """Whether there would be more sums than values in the rows."""
-    points, n_slices = passes.sliced.points, len(passes.sliced)
-    return points.is_sparse and n_slices > 1 and n_slices * n_clusters * points.n_features > points.matrix.nnz
+    points, n_slices = passes.whole.points, len(passes)
+    n_values = points.width * points.n_rows
+    return points.is_sparse and n_slices > 1 and n_slices * n_clusters * points.n_features > n_values
 
 
 # ------------------------------------------------------------------------------------------------------------- stored
@@ -178,9 +175,9 @@ class StoredDirections(SliceDirections):
 
         def task(number: int, rows: Passes) -> tuple[DirectionalStatistics, float, Float64Array, float]:
             rule = AffineRule(self.vectors[number], offsets[number], slopes=scales[number])
-            statistics, evidence = rows.soft_sums(rule)
-            products = scales[number] * np.vecdot(statistics.resultants, rule.directions)
-            return statistics, evidence, products, _moved(before.statistics[number], statistics)
+            outcome = rows.share(rule)
+            products = scales[number] * np.vecdot(outcome.sums.resultants, rule.directions)
+            return outcome.sums, outcome.evidence, products, _moved(before.statistics[number], outcome.sums)
 
         nothing = np.zeros(offsets.shape[1])
         parts = passes.each(task, lambda number: (before.statistics[number], 0.0, nothing, 0.0))
@@ -210,18 +207,13 @@ class ListedSums(SliceSums):
     """The shares of sparse rows, from which sums are made feature by feature."""
 
     def __init__(
-        self,
-        by_feature: FeatureSlices,
-        shares: Float64Array,
-        listed: ListedShares,
-        counts: Float64Array,
-        before: tuple[Float64Array, Float64Array] | None,
+        self, by_feature: FeatureSlices, shared: SharedRows, before: SharedRows | None, total_weight: float
     ) -> None:
-        """From shares (n, K) of the rows in the order of time; `before` are the shares and counts before the pass."""
+        """From rows that are shared, and as they were shared before the pass."""
         self.by_feature = by_feature
-        self.shares = shares
-        self.listed = listed
-        self.counts = counts
+        self.shared = shared
+        self.counts = shared.counts
+        self.total_weight = total_weight
         self._before = before
         # the direction that the coordinates were last made with, and they
         self._known: tuple[Float64Array, Float64Array] | None = None
@@ -229,18 +221,10 @@ class ListedSums(SliceSums):
     @cached_property
     def moved(self) -> float:
         """As of stored sums, from the change of the shares."""
-        points = self.by_feature.sliced.points
         if self._before is None:
-            return points.total_weight
-        shares, counts = self._before
-        change = self.shares - shares
-        rows, clusters = np.nonzero(np.abs(change) > NO_SHARE)
-        parts = change[rows, clusters] * (1.0 if points.weights is None else points.weights[rows])
-        starts = np.searchsorted(rows, np.arange(points.n_rows + 1))
-        listed = ListedShares(starts, clusters.astype(np.int32), parts)
-        products = self.by_feature.products(listed, shares.shape[1], np.zeros(points.n_features))
-        squares = np.diagonal(products, axis1=1, axis2=2)[:, :-1].T
-        return _weight_moved(np.sqrt(np.maximum(squares, 0.0)), self.counts - counts)
+            return self.total_weight
+        squares = self.by_feature.squares_moved(self.shared, self._before)
+        return _weight_moved(np.sqrt(np.maximum(squares, 0.0)), self.counts - self._before.counts)
 
     def chains(self, concentrations: Float64Array, beginning: Beginning) -> dc.Chains:
         """In coordinates of the span of each chain, T + 1 in place of D."""
@@ -260,7 +244,7 @@ class ListedSums(SliceSums):
     def _coordinates(self, direction: Float64Array) -> Float64Array:
         """(T + 1, K, T + 1) of the resultants of the slices and, last, of a direction."""
         if self._known is None or self._known[0] is not direction:
-            products = self.by_feature.products(self.listed, self.counts.shape[1], direction)
+            products = self.by_feature.products(self.shared, direction)
             self._known = direction, np.ascontiguousarray(dc.own_coordinates(products).swapaxes(0, 1))
         return self._known[1]
 
@@ -293,17 +277,18 @@ class ListedDirections(SliceDirections):
         """Vectors at the features of the rows of each slice, then the rows."""
         assert isinstance(before, ListedSums)
         by_feature = self._sums.by_feature
-        shares, log_evidence = by_feature.share(self._fill(scales), offsets)
-        return _listed_pass(by_feature, shares, log_evidence, offsets, (before.shares, before.counts))
+        shared = by_feature.share(self._fill(scales), offsets)
+        return _listed_pass(ListedSums(by_feature, shared, before.shared, before.total_weight))
 
-    def _fill(self, scales: Float64Array) -> Float64Array:
+    def _fill(self, scales: Float64Array) -> Any:
         """The table of vectors times `scales` (T, K)."""
-        listed, made, laws = self._sums.listed, self._made, self.laws
+        made, laws = self._made, self.laws
         assert laws.ahead is not None
         assert laws.back is not None
-        scaled = listed._replace(parts=made.concentrations[listed.clusters] * listed.parts)
-        steps = chain_steps(made.beginning.vector, laws.ahead, laws.back, scales, laws.slopes[0])
-        table, self._first_mean = self._sums.by_feature.fill(scaled, steps)
+        messages = SliceMessages(
+            made.concentrations, made.beginning.vector, laws.ahead, laws.back, scales, laws.slopes[0]
+        )
+        table, self._first_mean = self._sums.by_feature.fill(self._sums.shared, messages)
         return table
 
 
@@ -317,29 +302,8 @@ class _SummedSlices:
         return len(self.sums.counts)
 
     def __getitem__(self, time: int) -> Float64Array:
-        return self.sums.by_feature.resultants(time, self.sums.shares)
+        return self.sums.by_feature.resultants(time, self.sums.shared)
 
 
-def _listed_pass(
-    by_feature: FeatureSlices,
-    shares: Float64Array,
-    log_evidence: Float64Array,
-    offsets: Float64Array,
-    before: tuple[Float64Array, Float64Array] | None,
-) -> SlicePass:
-    """A score is log share + log evidence: what rows sum to needs no scores."""
-    sliced, listed = by_feature.sliced, by_feature.listed(shares)
-    rows = np.repeat(np.arange(len(shares)), np.diff(listed.starts))
-    numbers = np.repeat(np.arange(len(sliced)), sliced.sizes)[rows]
-    places = numbers * offsets.shape[1] + listed.clusters
-
-    def by_slice(values: npt.NDArray[np.float64]) -> Float64Array:
-        sums = np.bincount(places, weights=values, minlength=offsets.size)
-        return np.asarray(sums, dtype=np.float64).reshape(offsets.shape)
-
-    counts = by_slice(listed.parts)
-    scores = by_slice(listed.parts * (np.log(shares[rows, listed.clusters]) + log_evidence[rows]))
-    weights = sliced.points.weights
-    evidence = float(log_evidence.sum() if weights is None else weights @ log_evidence)
-    known = np.where(counts > 0.0, offsets, 0.0)  # an offset of -inf times no rows is nothing
-    return SlicePass(ListedSums(by_feature, shares, listed, counts, before), evidence, scores - counts * known)
+def _listed_pass(sums: ListedSums) -> SlicePass:
+    return SlicePass(sums, sums.shared.evidence, sums.shared.products)

@@ -1,13 +1,12 @@
-"""Rows grouped by slices of time: which slice a row is in, its rows as points of their own, and passes over each.
+"""Rows grouped by slices of time: which slice a row is in, and passes over the rows of each.
 
-Rows are put in the order of time once, with one copy, unless they came in it. A slice is then a view. Slices without
-rows are slices too. Small slices run side by side and large ones one after the other: the bits do not depend on it.
+Rows are put in the order of time once, with one copy, unless they came in it. A slice is then a range of rows. Slices
+without rows are slices too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -15,12 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from armillary.engines.contract import FeatureSlices, Numbered, Passes
 from armillary.exceptions import InputError, InputTypeError
-from armillary.fitting.feature_slices import FeatureSlices
-from armillary.fitting.passes import Passes
-from armillary.fitting.workers import Workers
-from armillary.kernels.contract import Kernels
-from armillary.points import Points
 from armillary.validation import as_matrix, computing_dtype
 
 Times = npt.NDArray[Any]
@@ -64,6 +59,11 @@ def join_batches(batches: Sequence[Any], who: str) -> tuple[Any, npt.NDArray[np.
     return np.concatenate(tables), numbers
 
 
+def times_of_rows(stamps: Times, batches: Sequence[Any]) -> Times:
+    """The time of each row of all batches in turn, from those of the batches."""
+    return np.repeat(stamps, [batch.shape[0] for batch in batches])
+
+
 def join_weights(sample_weight: Any, batches: Sequence[Any], who: str) -> Any:
     """Weights of all rows in turn: one array for each batch, or what came."""
     if not (isinstance(sample_weight, list | tuple) and all(np.ndim(part) == 1 for part in sample_weight)):
@@ -103,6 +103,8 @@ def as_times(times: Any, name: str, who: str) -> Times:
         )
     if kind in "fM" and (np.isnan(values) if kind == "f" else np.isnat(values)).any():
         raise InputError(f"`{name}` of {who} must not be missing; got NaN or NaT among them. Drop such rows.")
+    if kind == "f" and not np.isfinite(values).all():
+        raise InputError(f"`{name}` of {who} must be finite; got {values[~np.isfinite(values)][0]}. Number the slices.")
     return values
 
 
@@ -200,92 +202,60 @@ def _said(known: Times) -> str:
     return f"{known[0]!s}" if len(known) == 1 else f"{known[0]!s} to {known[-1]!s}"
 
 
-# ------------------------------------------------------------------------------------------------------------ points
+# ------------------------------------------------------------------------------------------------------------ passes
 
 
-@dataclass(frozen=True, eq=False)
-class SlicedPoints:
-    """Points in the order of time, and where each of T slices begins and ends."""
+class SlicedPasses:
+    """Passes over the rows of each of T slices, and over all of them, in the order of time."""
 
-    points: Points
-    edges: npt.NDArray[np.int64]  # (T + 1,)
-    order: npt.NDArray[np.int64] | None  # (n,) where each row came from; None where rows came in order
+    def __init__(self, whole: Passes, edges: npt.NDArray[np.int64], order: npt.NDArray[np.int64] | None = None) -> None:
+        self.whole = whole
+        self.edges = edges  # (T + 1,) where each slice begins and ends
+        self._order = order  # (n,) where each row came from; None where rows came in order
 
     @classmethod
-    def of(cls, points: Points, numbers: npt.NDArray[np.int64], n_slices: int) -> SlicedPoints:
+    def of(cls, passes: Passes, numbers: npt.NDArray[np.int64], n_slices: int) -> SlicedPasses:
         """From the number of the slice of each row (n,)."""
         edges = np.concatenate([[0], np.cumsum(np.bincount(numbers, minlength=n_slices))])
         if np.all(numbers[:-1] <= numbers[1:]):
-            return cls(points, edges, None)
+            return cls(passes, edges)
         order = np.argsort(numbers, kind="stable")
-        return cls(points.take(order), edges, order)
+        return cls(passes.over(Numbered(order)), edges, order)
+
+    @classmethod
+    def last(cls, passes: Passes, n_slices: int = 1) -> SlicedPasses:
+        """All rows in the last slice."""
+        return cls(passes, np.array([0] * n_slices + [passes.points.n_rows]))
 
     def __len__(self) -> int:
         return len(self.edges) - 1
-
-    def __getitem__(self, number: int) -> Points:
-        """The rows of one slice: a view."""
-        start, stop = (int(edge) for edge in self.edges[number : number + 2])
-        matrix, weights = self.points.matrix, self.points.block_weights(start, stop)
-        if not self.points.is_sparse:
-            return replace(self.points, matrix=matrix[start:stop], weights=weights)
-        # put in place afterwards: SciPy copies values that are a small part of others
-        part = type(matrix)((stop - start, matrix.shape[1]), dtype=matrix.dtype)
-        first, last = matrix.indptr[start], matrix.indptr[stop]
-        part.data, part.indices = matrix.data[first:last], matrix.indices[first:last]
-        part.indptr = matrix.indptr[start : stop + 1] - first
-        return replace(self.points, matrix=part, weights=weights)
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
         """Rows of each slice (T,)."""
         return np.diff(self.edges)
 
-    def as_given(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Values (n, ...) of the rows in the order of time, in the order in which the rows came."""
-        if self.order is None:
-            return values
-        given = np.empty_like(values)
-        given[self.order] = values
-        return given
-
-
-# ------------------------------------------------------------------------------------------------------------ passes
-
-
-class SlicedPasses:
-    """Passes over the rows of each slice, and over all of them."""
-
-    def __init__(self, sliced: SlicedPoints, kernels: Kernels, workers: Workers) -> None:
-        self.sliced = sliced
-        self.whole = Passes(sliced.points, kernels, workers)
-        self._workers = workers
-
     def each(self, task: Callable[[int, Passes], R], otherwise: Callable[[int], R]) -> list[R]:
         """`task(number, passes)` of each slice with rows and `otherwise(number)` of each without, in order of time."""
-        sizes = self.sliced.sizes
-
-        def one(number: int, over: Passes) -> R:
-            return task(number, over.over(self._parts[number])) if sizes[number] else otherwise(number)
-
-        # threads within a slice wait for its last lane, and small slices have only one
-        if self._workers.n_threads == 1 or len(sizes) < 2 * self._workers.n_threads:
-            return [one(number, self.whole) for number in range(len(sizes))]
-        alone = Passes(self.sliced.points, self.whole.kernels, Workers(1))
-        results: list[R] = []
-        self._workers.run(lambda number: one(number, alone), len(sizes), results.append)
-        return results
+        filled = np.flatnonzero(self.sizes).tolist()
+        spans = [(int(self.edges[number]), int(self.edges[number + 1])) for number in filled]
+        found = dict(zip(filled, self.whole.each(spans, lambda place, rows: task(filled[place], rows)), strict=True))
+        return [found[number] if number in found else otherwise(number) for number in range(len(self))]
 
     def rows(self, task: Callable[[int, Passes], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Values (n, ...) of the rows, in the order in which they came, from `task(number, passes)` of each slice."""
         parts = [part for part in self.each(task, lambda _: None) if part is not None]
-        return self.sliced.as_given(np.concatenate(parts))
+        return self.as_given(np.concatenate(parts))
+
+    def as_given(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Values (n, ...) of the rows in the order of time, in the order in which the rows came."""
+        if self._order is None:
+            return values
+        given = np.empty_like(values)
+        given[self._order] = values
+        return given
 
     @cached_property
-    def by_feature(self) -> FeatureSlices:
-        """Passes over sparse rows that go by feature."""
-        return FeatureSlices(self.sliced, self.whole.kernels, self._workers)
-
-    @cached_property
-    def _parts(self) -> list[Points]:
-        return [self.sliced[number] for number in range(len(self.sliced))]
+    def by_feature(self) -> FeatureSlices | None:
+        """Sparse rows by feature, where the engine can."""
+        return self.whole.by_feature(self.edges)

@@ -6,9 +6,9 @@ import importlib
 from typing import cast
 
 from armillary.exceptions import ParameterError
-from armillary.kernels.contract import Kernels
+from armillary.kernels.rows.contract import Kernels
 
-_HOMES = {"cpu": "armillary.kernels.cpu.blocks", "reference": "armillary.kernels.reference"}
+_HOMES = {"cpu": "armillary.kernels.rows.blocks", "reference": "armillary.kernels.rows.reference"}
 
 
 def kernels_for(device: str) -> Kernels:

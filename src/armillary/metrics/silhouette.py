@@ -12,11 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array
+from armillary.engines.select import open_passes
 from armillary.exceptions import InputError
-from armillary.fitting.passes import Passes
 from armillary.fitting.silhouette import silhouettes
-from armillary.fitting.workers import Workers, thread_count
-from armillary.kernels.select import kernels_for
 from armillary.metrics.labels import label_codes
 from armillary.points import as_points
 
@@ -101,7 +99,6 @@ def _silhouettes(X: Any, labels: Any, ignore_label: Any, who: str) -> tuple[Floa
             "A silhouette compares two clusters, one of them with a pair in it."
         )
     scores = np.full(len(is_scored), np.nan)
-    with Workers(thread_count(None, who)) as workers:
-        passes = Passes(points, kernels_for("cpu"), workers)
-        scores[is_scored] = silhouettes(passes, codes.astype(np.int32), len(distinct))
+    with open_passes(points, None, who) as passes:
+        scores[is_scored] = silhouettes(passes, passes.labels_from(codes), len(distinct))
     return scores, is_scored

@@ -1,5 +1,6 @@
-"""Models in files: `save` and `load`."""
+"""Models in files: `save` and `load`; fits that go on where they were killed: `Checkpoint`."""
 
 from armillary.persistence.archive import load, save
+from armillary.persistence.fit_checkpoints import Checkpoint
 
-__all__ = ["load", "save"]
+__all__ = ["Checkpoint", "load", "save"]

@@ -25,11 +25,16 @@ import safetensors
 import safetensors.numpy
 
 from armillary import __version__
+from armillary.durable.whole import whole_file
 from armillary.exceptions import ArchiveError, ArmillaryError
+from armillary.persistence.renamed import Content, brought_up
 from armillary.persistence.schema import (
     FORMAT,
+    LABELS,
     MODELS,
+    NEED_LABELS,
     OBSERVERS,
+    READABLE,
     SCHEMA_VERSION,
     Array,
     Json,
@@ -38,10 +43,10 @@ from armillary.persistence.schema import (
     defaults_of,
     fitted_attributes,
     from_json,
+    saved_state,
     to_json,
 )
-from armillary.persistence.whole import whole_file
-from armillary.validation import check_path
+from armillary.validation import check_flag, check_path
 
 _MOST_TOLD = 1000  # characters of a sentence about a parameter
 _METADATA_KEY = "armillary"
@@ -50,7 +55,7 @@ _FIT_AGAIN = "Leave fitted attributes as fit made them; fit again."
 _UPGRADE = "Upgrade: pip install --upgrade armillary."
 
 
-def save(model: object, path: str | os.PathLike[str]) -> None:
+def save(model: object, path: str | os.PathLike[str], *, keep_labels: bool = True) -> None:
     """Save a fitted model to one file.
 
     The file appears whole or not at all: it is written beside its place and then moved there, and what was there
@@ -62,6 +67,9 @@ def save(model: object, path: str | os.PathLike[str]) -> None:
     model : a fitted estimator of Armillary
     path : str or os.PathLike
         An existing file is replaced. Any ending will do; ".safetensors" tells other tools what it is.
+    keep_labels : bool, default=True
+        False leaves `labels_` out, which takes 4 bytes for each row of the fit: the model comes back without it, and
+        predicts and goes on learning as before. Said here and not at the fit, which needs labels for its own work.
 
     Raises
     ------
@@ -71,9 +79,14 @@ def save(model: object, path: str | os.PathLike[str]) -> None:
     OSError
         The file cannot be written.
     """
-    header, tensors = _described(model)
+    header, tensors = _described(model, keep_labels=check_flag(keep_labels, "keep_labels", "save"))
     with whole_file(path) as stream:
         stream.write(_packed(header, tensors))
+
+
+def model_bytes(model: object) -> bytes:
+    """What `save` would write to a file."""
+    return _packed(*_described(model))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -103,7 +116,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 # ------------------------------------------------------------------------------------- model <-> header, tensors
 
 
-def _described(model: Any) -> tuple[dict[str, Json], dict[str, Array]]:
+def _described(model: Any, *, keep_labels: bool = True) -> tuple[dict[str, Json], dict[str, Array]]:
     """A fitted model as header and tensors."""
     name = type(model).__name__
     if name not in MODELS or type(model) is not class_named(name):
@@ -115,8 +128,21 @@ def _described(model: Any) -> tuple[dict[str, Json], dict[str, Array]]:
     values = fitted_attributes(model)
     if not values:
         raise ArchiveError(f"save takes a fitted model; this {name} has no fitted attributes. Call fit first.")
-    check_fields(name, values, "this model", _FIT_AGAIN)
-    _check_values(name, vars(model), values, "this model", _FIT_AGAIN)
+    if not keep_labels:
+        if name in NEED_LABELS:
+            raise ArchiveError(
+                f"`keep_labels` of save must be True for a {name}, whose other attributes are held against its "
+                "labels; got False. Leave it out."
+            )
+        values.pop(LABELS, None)
+    elif LABELS not in values and name not in NEED_LABELS and any(one.name == LABELS for one in MODELS[name].fields):
+        raise ArchiveError(
+            f"A fitted {name} must have `{LABELS}` to be saved with them; this model has none, as one that was saved "
+            "without. Give save keep_labels=False."
+        )
+    state = saved_state(model)
+    check_fields(name, values, state, "this model", _FIT_AGAIN, has_labels=keep_labels)
+    _check_values(name, vars(model), values, state, "this model", _FIT_AGAIN)
     tensors: dict[str, Array] = {}
     params: dict[str, Json] = {}
     for parameter, default in defaults_of(type(model)).items():
@@ -138,7 +164,10 @@ def _described(model: Any) -> tuple[dict[str, Json], dict[str, Array]]:
         "class": name,
         "params": params,
         "fields": {field: to_json(value, field, tensors) for field, value in values.items()},
+        "state": {field: to_json(value, f"state/{field}", tensors) for field, value in state.items()},
     }
+    if not keep_labels:
+        header["has_labels"] = False
     return header, {path: _little_endian(tensor) for path, tensor in tensors.items()}
 
 
@@ -150,9 +179,12 @@ def _rebuilt(header: dict[str, Any], tensors: dict[str, Array], file: Path) -> A
             f"load knows the classes {', '.join(MODELS)}; '{file}' holds {name!r}, saved by armillary {writer}. "
             f"{_UPGRADE}"
         )
+    version = header["schema_version"]
+    titles = ("params", "fields", "state") if version > 1 else ("params", "fields")
+    parts = [_decoded(header.get(part), tensors, part, version, file) for part in titles]
+    name, params, fields, state = brought_up(Content(name, *parts), version)
     model_class = class_named(name)
     defaults = {key: value for key, value in defaults_of(model_class).items() if key not in OBSERVERS}
-    params, fields = (_decoded(header.get(part), tensors, part, file) for part in ("params", "fields"))
     for parameter in params:
         if parameter not in defaults:
             raise ArchiveError(
@@ -165,20 +197,35 @@ def _rebuilt(header: dict[str, Any], tensors: dict[str, Array], file: Path) -> A
             raise ArchiveError(f"{name} needs its parameter `{parameter}`; '{file}' has none. {_SAVE_AGAIN}")
     for tensor in tensors:  # those that something refers to were taken out
         raise ArchiveError(f"`{tensor}` is no fitted attribute of {name}; '{file}' has one. {_SAVE_AGAIN}")
-    check_fields(name, fields, f"'{file}'", _SAVE_AGAIN)
+    has_labels = header.get("has_labels") is not False or name in NEED_LABELS
+    check_fields(name, fields, state, f"'{file}'", _SAVE_AGAIN, has_labels=has_labels)
     model = model_class(**params)
-    _check_values(name, vars(model), fields, f"'{file}'", _SAVE_AGAIN)
+    _check_values(name, vars(model), fields, state, f"'{file}'", _SAVE_AGAIN)
     for field, value in fields.items():
-        setattr(model, field, np.array(value, dtype=object) if isinstance(value, list) else value)
+        setattr(model, field, _attribute(value))
+    if MODELS[name].state:
+        model._saved_state = model_class._state_kind(**{field: _attribute(value) for field, value in state.items()})
     _check_parameters(model, "load", f"'{file}'")
     return model
 
 
-def _check_values(name: str, params: Mapping[str, Any], fields: Mapping[str, Any], place: str, way_out: str) -> None:
+def _attribute(value: Any) -> Any:
+    """Names are an array of objects in a model, and a list in a file."""
+    return np.array(value, dtype=object) if isinstance(value, list) else value
+
+
+def _check_values(
+    name: str,
+    params: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    state: Mapping[str, Any],
+    place: str,
+    way_out: str,
+) -> None:
     # rules know densities and trees, which take a second to import: not before a model is at hand
     from armillary.persistence.values import check_values
 
-    check_values(name, params, fields, place, way_out)
+    check_values(name, params, fields, state, place, way_out)
 
 
 def _check_parameters(model: Any, who: str, place: str) -> None:
@@ -194,13 +241,13 @@ def _check_parameters(model: Any, who: str, place: str) -> None:
         ) from error
 
 
-def _decoded(part: Any, tensors: dict[str, Array], title: str, file: Path) -> dict[str, Any]:
-    """One of the two objects in the header with its values turned back; tensors used are taken out of `tensors`."""
+def _decoded(part: Any, tensors: dict[str, Array], title: str, version: int, file: Path) -> dict[str, Any]:
+    """One of the objects in the header with its values turned back; tensors used are taken out of `tensors`."""
     try:
         return {name: from_json(value, tensors) for name, value in part.items()}
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise ArchiveError(
-            f"load reads `{title}` as schema version {SCHEMA_VERSION} writes it; '{file}' has something else there. "
+            f"load reads `{title}` as schema version {version} writes it; '{file}' has something else there. "
             f"{_SAVE_AGAIN}"
         ) from error
 
@@ -277,10 +324,10 @@ def _header(text: str, file: Path) -> dict[str, Any]:
             "Check the path."
         )
     version = header.get("schema_version")
-    if version != SCHEMA_VERSION:
+    if type(version) is not int or version not in READABLE:
         raise ArchiveError(
-            f"load reads schema version {SCHEMA_VERSION}; '{file}' has version {version!r}, saved by armillary "
-            f"{header.get('armillary_version')}. {_UPGRADE}"
+            f"load reads schema versions {' and '.join(map(str, READABLE))}; '{file}' has version {version!r}, "
+            f"saved by armillary {header.get('armillary_version')}. {_UPGRADE}"
         )
     return header
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import safetensors
 
+from armillary.durable.whole import whole_file
 from armillary.exceptions import ArchiveError
 from armillary.persistence.archive import _described, _packed, _text, load
 from armillary.persistence.schema import Json
-from armillary.persistence.whole import whole_file
 
 _PLACE_KEY = "armillary.stream"
 _MOST = 1 << 62

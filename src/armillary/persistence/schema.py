@@ -1,19 +1,22 @@
 """What a saved model is: which attributes each class has, and how values are written.
 
-A model is the parameters of its constructor and its fitted attributes, the public names that end in "_". Private
-attributes are not saved: a model publishes whatever its next step needs. A later model is one more row of `MODELS`.
+A model is the parameters of its constructor, its fitted attributes (the public names that end in "_") and, where its
+next step or a prediction needs more than users read, its saved state: one record, `_saved_state`, of the class's
+`_state_kind`. Other private attributes are not saved. A later model is one more row of `MODELS`.
 
-Version 1 is a safetensors file whose metadata has one entry, "armillary", with this JSON object:
+Version 2 is a safetensors file whose metadata has one entry, "armillary", with this JSON object:
 
     format             "armillary.model"
-    schema_version     1
+    schema_version     2
     armillary_version  of the writer; only messages use it
     class              a key of `MODELS`
     params             name -> value, as `to_json` writes it
     fields             name -> value of each fitted attribute, likewise
+    state              name -> value of each field of the saved state, likewise
     sha256             of everything above and all tensors
 
-A fitted array is a tensor under its own name; an array in a parameter is a tensor named "params/...".
+A fitted array is a tensor under its own name; an array in a parameter is a tensor named "params/...", one of
+the saved state "state/...". Version 1 has no state, and other names for some parameters and classes (`renamed`).
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ import numpy.typing as npt
 from armillary.exceptions import ArchiveError
 
 FORMAT = "armillary.model"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+# Versions that `load` reads: `renamed` brings earlier ones up to date.
+READABLE = (1, 2)
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Array: TypeAlias = npt.NDArray[Any]
@@ -56,13 +61,18 @@ _PLAIN = {name: np.dtype(name) for name in _TENSOR_DTYPES}
 # The kind of an array of int64, float64, datetime64 or strings: whatever can be put in order of time.
 TIMES = "times"
 
+# The one attribute with a number for each row of the fit, and models that hold others against it: draws of labels, or
+# the clusters of the last step.
+LABELS = "labels_"
+NEED_LABELS = frozenset({"AutoClusterer", "DDPvMFMeans", "DirichletProcessMixture", "GibbsVonMisesFisherMixture"})
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One fitted attribute."""
+    """One fitted attribute, or one field of a saved state."""
 
     name: str
-    kind: str  # "int", "float", "bool", "strings", `TIMES`, or the dtype of an array, e.g. "float64"
+    kind: str  # "int", "float", "bool", "str", "strings", `TIMES`, or the dtype of an array, e.g. "float64"
     # One letter per axis: K clusters, D features, N rows, C components, G nodes, S draws, T tracks, E events, V nodes
     # of a tree of which M are inner, U sub-clusters, H merges of these, P pairs, L names, R chains, Q pivots, F
     # those of A pairs of halves, B bytes, and I or J steps; a digit is a length.
@@ -72,10 +82,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class ModelSchema:
-    """One class: the module it lives in and its fitted attributes."""
+    """One class: the module it lives in, its fitted attributes, and the fields of its saved state."""
 
     home: str
     fields: tuple[Field, ...]
+    state: tuple[Field, ...] = ()
 
 
 # Attributes that tell the length of an axis. An axis without one, N, is as long as in the first array that has it.
@@ -96,23 +107,96 @@ _EVERY_MIXTURE = (
     Field("converged_", "bool"),
 )
 
+# Of a Bayesian mixture with one law for each component, and its laws (models/vmf/_component_mixture.py).
+_COMPONENTS = (
+    Field("labels_", "int32", "N"),
+    Field("weights_", "float64", "C"),
+    Field("means_", "float64", "CD"),
+    Field("concentrations_", "float64", "C"),
+    Field("concentration_deviations_", "float64", "C"),
+    Field("log_concentrations_", "float64", "C"),
+    Field("log_concentration_variances_", "float64", "C"),
+    Field("posterior_concentrations_", "float64", "C"),
+    Field("weight_concentration_", "float"),
+    Field("mean_direction_", "float64", "D"),
+    Field("mean_concentration_", "float"),
+    Field("log_concentration_mean_", "float"),
+    Field("log_concentration_variance_", "float"),
+    Field("counts_", "float64", "C"),
+    Field("resultants_", "float64", "CD"),
+    Field("n_iter_", "int"),
+    Field("converged_", "bool"),
+)
+_LAWS = (
+    Field("expected_log_h", "float64", "C"),
+    Field("direction_coefficients", "float64", "C2"),
+    Field("natural_coefficients", "float64", "C2"),
+    Field("nodes", "float64", "GC"),
+    Field("node_weights", "float64", "GC"),
+    Field("node_pulls", "float64", "GC"),
+)
+
 MODELS: dict[str, ModelSchema] = {
     "SphericalKMeans": ModelSchema(
-        home="armillary.models.spherical_kmeans",
+        home="armillary.models.means.spherical_kmeans",
         fields=(
             *_EVERY_MODEL,
             Field("labels_", "int32", "N"),
             Field("cluster_centers_", "float64", "KD"),
             Field("counts_", "float64", "K"),
             Field("resultants_", "float64", "KD"),
+            Field("offsets_", "float64", "K", is_required=False),  # not in files from before `balance`
             Field("inertia_", "float"),
             Field("objective_", "float"),
             Field("n_iter_", "int"),
             Field("n_steps_", "int"),
         ),
     ),
+    "HierarchicalSphericalKMeans": ModelSchema(
+        home="armillary.models.means.hierarchical_spherical_kmeans",
+        fields=(
+            *_EVERY_MODEL,
+            Field("labels_", "int32", "N"),
+            Field("cluster_centers_", "float64", "KD"),
+            Field("counts_", "float64", "K"),
+            Field("inner_centers_", "float64", "MD"),
+            Field("level_sizes_", "int64", "I"),
+            Field("parents_", "int64", "V"),
+            Field("inertia_", "float"),
+            Field("objective_", "float"),
+            Field("n_iter_", "int"),
+        ),
+    ),
+    "AutoClusterer": ModelSchema(
+        home="armillary.selection.auto_clusterer",
+        fields=(
+            *_EVERY_MODEL,
+            Field("labels_", "int32", "N"),
+            Field("membership_", "float64", "N"),
+            Field("cluster_ids_", "int64", "K"),
+            Field("cluster_centers_", "float64", "KD"),
+            Field("is_clear_", "bool"),
+            Field("clarity_", "float"),
+            Field("k_range_", "int64", "2"),
+            Field("reason_", "str"),
+        ),
+        state=(
+            Field("directions", "float64", "CD"),
+            Field("pieces", "float64", "VD"),
+            Field("parents", "int32", "V"),
+            Field("names", "int32", "V"),
+            Field("coarse", "int32", "C"),
+            Field("children", "int64", "M2"),
+            Field("heights", "float64", "M"),
+            Field("shapes", "float64", "C"),
+            Field("scales", "float64", "C"),
+            Field("limits", "float64", "C"),
+            Field("leaves", "int32", "N"),
+            Field("idf", "float64", "D", is_required=False),
+        ),
+    ),
     "DPvMFMeans": ModelSchema(
-        home="armillary.models.dp_vmf_means",
+        home="armillary.models.means.dp_vmf_means",
         fields=(
             *_EVERY_MODEL,
             Field("labels_", "int32", "N"),
@@ -127,7 +211,7 @@ MODELS: dict[str, ModelSchema] = {
         ),
     ),
     "VonMisesFisherMixture": ModelSchema(
-        home="armillary.models.vmf_mixture",
+        home="armillary.models.vmf.vmf_mixture",
         fields=(
             *_EVERY_MODEL,
             *_EVERY_MIXTURE,
@@ -136,48 +220,33 @@ MODELS: dict[str, ModelSchema] = {
         ),
     ),
     "BayesianVonMisesFisherMixture": ModelSchema(
-        home="armillary.models.bayesian_vmf_mixture",
+        home="armillary.models.vmf.bayesian_vmf_mixture",
         fields=(
             *_EVERY_MODEL,
-            Field("labels_", "int32", "N"),
-            Field("weights_", "float64", "C"),
-            Field("means_", "float64", "CD"),
-            Field("concentrations_", "float64", "C"),
-            Field("concentration_deviations_", "float64", "C"),
-            Field("log_concentrations_", "float64", "C"),
-            Field("log_concentration_variances_", "float64", "C"),
-            Field("posterior_concentrations_", "float64", "C"),
-            Field("weight_concentration_", "float"),
-            Field("mean_direction_", "float64", "D"),
-            Field("mean_concentration_", "float"),
-            Field("log_concentration_mean_", "float"),
-            Field("log_concentration_variance_", "float"),
-            Field("counts_", "float64", "C"),
-            Field("resultants_", "float64", "CD"),
-            Field("expected_log_h_", "float64", "C"),
-            Field("direction_coefficients_", "float64", "C2"),
-            Field("natural_coefficients_", "float64", "C2"),
-            Field("nodes_", "float64", "GC"),
-            Field("node_weights_", "float64", "GC"),
-            Field("node_pulls_", "float64", "GC"),
-            Field("n_iter_", "int"),
-            Field("converged_", "bool"),
-            Field("n_steps_", "int", is_required=False),
-            Field("rows_seen_", "float", is_required=False),
-            Field("seed_", "int", is_required=False),
-            Field("lower_bound_", "float", is_required=False),
-            Field("lower_bounds_", "float64", "I", is_required=False),
-            Field("sample_labels_", "int32", "SN", is_required=False),
-            Field("sample_concentrations_", "float64", "SC", is_required=False),
-            Field("sample_counts_", "float64", "SC", is_required=False),
-            Field("sample_resultants_", "float64", "SCD", is_required=False),
-            Field("log_joint_", "float64", "J", is_required=False),
-            Field("partition_", "int32", "N", is_required=False),
-            Field("partition_draw_", "int", is_required=False),
+            *_COMPONENTS,
+            Field("n_steps_", "int"),
+            Field("lower_bound_", "float"),
+            Field("lower_bounds_", "float64", "I"),
         ),
+        state=(*_LAWS, Field("rows_seen", "float"), Field("seed", "int")),
+    ),
+    "GibbsVonMisesFisherMixture": ModelSchema(
+        home="armillary.models.vmf.gibbs_vmf_mixture",
+        fields=(
+            *_EVERY_MODEL,
+            *_COMPONENTS,
+            Field("sample_labels_", "int32", "SN"),
+            Field("sample_concentrations_", "float64", "SC"),
+            Field("sample_counts_", "float64", "SC"),
+            Field("sample_resultants_", "float64", "SCD"),
+            Field("log_joint_", "float64", "J"),
+            Field("partition_", "int32", "N"),
+            Field("partition_draw_", "int"),
+        ),
+        state=_LAWS,
     ),
     "HierarchicalVonMisesFisherMixture": ModelSchema(
-        home="armillary.models.hierarchical_vmf_mixture",
+        home="armillary.models.vmf.hierarchical_vmf_mixture",
         fields=(
             *_EVERY_MODEL,
             Field("labels_", "int32", "N"),
@@ -202,21 +271,23 @@ MODELS: dict[str, ModelSchema] = {
             Field("inner_log_concentration_variance_", "float"),
             Field("counts_", "float64", "C"),
             Field("resultants_", "float64", "CD"),
-            Field("prior_directions_", "float64", "CD"),
-            Field("prior_concentrations_", "float64", "C"),
-            Field("expected_log_h_", "float64", "C"),
-            Field("natural_coefficients_", "float64", "C2"),
-            Field("grid_concentrations_", "float64", "GC"),
-            Field("grid_weights_", "float64", "GC"),
-            Field("grid_pulls_", "float64", "GC"),
             Field("lower_bound_", "float"),
             Field("lower_bounds_", "float64", "I"),
             Field("n_iter_", "int"),
             Field("converged_", "bool"),
         ),
+        state=(
+            Field("prior_directions", "float64", "CD"),
+            Field("prior_concentrations", "float64", "C"),
+            Field("expected_log_h", "float64", "C"),
+            Field("natural_coefficients", "float64", "C2"),
+            Field("grid_concentrations", "float64", "GC"),
+            Field("grid_weights", "float64", "GC"),
+            Field("grid_pulls", "float64", "GC"),
+        ),
     ),
     "TemporalVonMisesFisherMixture": ModelSchema(
-        home="armillary.models.temporal_vmf_mixture",
+        home="armillary.models.vmf.temporal_vmf_mixture",
         fields=(
             *_EVERY_MODEL,
             Field("times_", TIMES, "T"),
@@ -227,15 +298,9 @@ MODELS: dict[str, ModelSchema] = {
             Field("concentration_deviations_", "float64", "C"),
             Field("log_concentrations_", "float64", "C"),
             Field("log_concentration_variances_", "float64", "C"),
-            Field("expected_log_h_", "float64", "C"),
-            Field("nodes_", "float64", "GC"),
-            Field("node_weights_", "float64", "GC"),
             Field("weights_", "float64", "C"),
             Field("slice_weights_", "float64", "TC"),
-            Field("expected_log_weights_", "float64", "TC"),
             Field("counts_", "float64", "TC"),
-            Field("total_counts_", "float64", "C"),
-            Field("projections_", "float64", "C"),
             Field("weight_concentration_", "float"),
             Field("mean_direction_", "float64", "D"),
             Field("mean_concentration_", "float"),
@@ -248,19 +313,27 @@ MODELS: dict[str, ModelSchema] = {
             Field("n_iter_", "int"),
             Field("converged_", "bool"),
             Field("n_slices_", "int"),
-            Field("seed_", "int"),
+        ),
+        state=(
+            Field("expected_log_h", "float64", "C"),
+            Field("expected_log_weights", "float64", "TC"),
+            Field("nodes", "float64", "GC"),
+            Field("node_weights", "float64", "GC"),
+            Field("total_counts", "float64", "C"),
+            Field("projections", "float64", "C"),
+            Field("seed", "int"),
         ),
     ),
     "SoftKMeans": ModelSchema(
-        home="armillary.models.soft_kmeans",
+        home="armillary.models.means.soft_kmeans",
         fields=(*_EVERY_MODEL, *_EVERY_MIXTURE, Field("means_", "float64", "CD"), Field("variance_", "float")),
     ),
     "MultinomialMixture": ModelSchema(
-        home="armillary.models.multinomial_mixture",
+        home="armillary.models.vmf.multinomial_mixture",
         fields=(*_EVERY_MODEL, *_EVERY_MIXTURE, Field("feature_probabilities_", "float64", "CD")),
     ),
     "Links": ModelSchema(
-        home="armillary.models.links",
+        home="armillary.models.links.links",
         fields=(
             *_EVERY_MODEL,
             Field("labels_", "int64", "N"),
@@ -268,23 +341,25 @@ MODELS: dict[str, ModelSchema] = {
             Field("n_subclusters_", "int"),
             Field("n_vectors_", "int"),
             Field("next_id_", "int"),
-            Field("next_subcluster_", "int"),
             Field("resultants_", "float64", "UD"),
             Field("counts_", "float64", "U"),
-            Field("subcluster_numbers_", "int64", "U"),
             Field("subcluster_ids_", "int64", "U"),
             Field("subcluster_parents_", "int64", "U"),
-            Field("is_pinned_", "bool", "U"),
-            Field("last_seen_", "int64", "U"),
             Field("history_", "int64", "E4"),
-            Field("joins_", "int64", "H2"),
-            Field("apart_", "int64", "P2"),
-            Field("named_ids_", "int64", "L"),
-            Field("names_", "strings", "L"),
+        ),
+        state=(
+            Field("next_subcluster", "int"),
+            Field("subcluster_numbers", "int64", "U"),
+            Field("is_pinned", "bool", "U"),
+            Field("last_seen", "int64", "U"),
+            Field("joins", "int64", "H2"),
+            Field("apart", "int64", "P2"),
+            Field("named_ids", "int64", "L"),
+            Field("names", "strings", "L"),
         ),
     ),
     "DirichletProcessMixture": ModelSchema(
-        home="armillary.models.dirichlet_process_mixture",
+        home="armillary.models.dirichlet_process.dirichlet_process_mixture",
         fields=(
             *_EVERY_MODEL,
             Field("labels_", "int32", "N"),
@@ -293,39 +368,43 @@ MODELS: dict[str, ModelSchema] = {
             Field("covariances_", "float64", "KDD", is_required=False),
             Field("concentrations_", "float64", "K", is_required=False),
             Field("trace_", "float64", "RI3"),
-            Field("packed_draws_", "uint8", "B"),
-            Field("draw_ends_", "int64", "S"),
             Field("partition_draw_", "int"),
             Field("expected_loss_", "float"),
             Field("spread_", "float"),
             Field("degrees_of_freedom_", "float"),
             Field("weight_concentration_", "float"),
             Field("n_discarded_", "int"),
-            Field("chain_labels_", "int32", "RN"),
-            Field("chain_pivots_", "float64", "QD"),
-            Field("chain_alphas_", "float64", "R"),
-            Field("chain_sides_", "bool", "RN", is_required=False),
-            Field("chain_ages_", "int64", "A", is_required=False),
-            Field("chain_half_pivots_", "float64", "FD", is_required=False),
-            Field("seed_", "int"),
+        ),
+        state=(
+            Field("packed_draws", "uint8", "B"),
+            Field("draw_ends", "int64", "S"),
+            Field("chain_labels", "int32", "RN"),
+            Field("chain_pivots", "float64", "QD"),
+            Field("chain_alphas", "float64", "R"),
+            Field("chain_sides", "bool", "RN", is_required=False),
+            Field("chain_ages", "int64", "A", is_required=False),
+            Field("chain_half_pivots", "float64", "FD", is_required=False),
+            Field("seed", "int"),
         ),
     ),
     "DDPvMFMeans": ModelSchema(
-        home="armillary.models.ddp_vmf_means",
+        home="armillary.models.means.ddp_vmf_means",
         fields=(
             *_EVERY_MODEL,
             Field("labels_", "int64", "N"),
             Field("cluster_ids_", "int64", "T"),
-            Field("memory_directions_", "float64", "TD"),
+            Field("cluster_centers_", "float64", "TD"),
             Field("memory_weights_", "float64", "T"),
             Field("steps_unseen_", "int64", "T"),
             Field("next_id_", "int"),
             Field("history_", "int64", "E3"),
+            Field("merges_", "int64", "H3", is_required=False),  # not in files from before `merge_angle`
             Field("objective_", "float"),
             Field("lambda_", "float"),
             Field("n_iter_", "int"),
             Field("n_steps_", "int"),
         ),
+        state=(Field("near_pairs", "int64", "P3", is_required=False),),
     ),
 }
 
@@ -357,6 +436,14 @@ def fitted_attributes(model: object) -> dict[str, Any]:
     return {name: _plain(getattr(model, name)) for name in names}
 
 
+def saved_state(model: Any) -> dict[str, Any]:
+    """The saved state of a model as plain values; fields without one (None) are left out."""
+    state = getattr(model, "_saved_state", None)
+    if state is None:
+        return {}
+    return {name: _plain(value) for name, value in vars(state).items() if value is not None}
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
@@ -365,32 +452,45 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def check_fields(model: str, values: Mapping[str, Any], place: str, way_out: str) -> None:
-    """Refuse values that are not the fitted attributes of a model: unknown, missing, or of a wrong kind or shape.
+def check_fields(
+    model: str,
+    values: Mapping[str, Any],
+    state: Mapping[str, Any],
+    place: str,
+    way_out: str,
+    *,
+    has_labels: bool = True,
+) -> None:
+    """Refuse values that are not the fitted attributes and saved state of a model: unknown, missing, of a wrong kind.
 
-    `place` says where they were found: a file, or "this model".
+    `place` says where they were found: a file, or "this model". Without labels, `labels_` is not among them.
     """
-    fields = {field.name: field for field in MODELS[model].fields}
-    for name in values:
-        if name not in fields:
-            raise ArchiveError(f"`{name}` is no fitted attribute of {model}; {place} has one. {way_out}")
     lengths = {digit: int(digit) for digit in "123456789"}
-    for name, field in fields.items():
-        if name not in values:
-            if field.is_required:
+    parts = (MODELS[model].fields, values, "fitted attribute"), (MODELS[model].state, state, "part of the saved state")
+    for schema, given, what in parts:
+        fields = {field.name: field for field in schema}
+        for name in given:
+            if name not in fields:
+                raise ArchiveError(f"`{name}` is no {what} of {model}; {place} has one. {way_out}")
+        for name, field in fields.items():
+            if name in given:
+                _check_field(model, field, given[name], lengths, place, way_out)
+            elif field.is_required and (has_labels or name != LABELS):
                 raise ArchiveError(f"A fitted {model} must have `{name}`; {place} has none. {way_out}")
-            continue
-        value = values[name]
-        # a list is flat, or it is none of ours: NumPy would look for a shape in whatever it holds
-        shape = (len(value),) if isinstance(value, list) else getattr(value, "shape", ())
-        for axis, length in zip(field.shape, shape, strict=False):
-            lengths.setdefault(axis, length)
-        if not _is_plainly(value, field, lengths):
-            rule, got = _rule(field, lengths), _described(value, is_times=field.kind == TIMES)
-            if got != rule:
-                raise ArchiveError(f"`{name}` of {model} must be {rule}; {place} has {got}. {way_out}")
-        if name in _AXIS_TOLD_BY:
-            lengths[_AXIS_TOLD_BY[name]] = value
+
+
+def _check_field(model: str, field: Field, value: Any, lengths: dict[str, int], place: str, way_out: str) -> None:
+    """Refuse a value of another kind or shape; axes that it is the first to have are noted in `lengths`."""
+    # a list is flat, or it is none of ours: NumPy would look for a shape in whatever it holds
+    shape = (len(value),) if isinstance(value, list) else getattr(value, "shape", ())
+    for axis, length in zip(field.shape, shape, strict=False):
+        lengths.setdefault(axis, length)
+    if not _is_plainly(value, field, lengths):
+        rule, got = _rule(field, lengths), _described(value, is_times=field.kind == TIMES)
+        if got != rule:
+            raise ArchiveError(f"`{field.name}` of {model} must be {rule}; {place} has {got}. {way_out}")
+    if field.name in _AXIS_TOLD_BY:
+        lengths[_AXIS_TOLD_BY[field.name]] = value
 
 
 def _is_plainly(value: Any, field: Field, lengths: Mapping[str, int]) -> bool:

@@ -23,14 +23,16 @@ import numpy as np
 
 from armillary.distributions.direction_trees import Tree
 from armillary.distributions.log_concentration import HIGHEST, LOWEST
+from armillary.engines.links import Fate
 from armillary.exceptions import ArchiveError, InputError
 from armillary.fitting.kept_draws import are_packed_draws
 from armillary.geometry import sphere
-from armillary.kernels.contract import Fate
-from armillary.models._mixture import EMPTY
+from armillary.models.mixture import EMPTY
 from armillary.persistence.schema import MODELS, Array
 
-Facts: TypeAlias = Mapping[str, Any]  # parameters and fitted attributes, by name
+# Parameters, fitted attributes and the saved state, by name; that of a field of the state ends in "_" here too, so that
+# none is mistaken for a parameter.
+Facts: TypeAlias = Mapping[str, Any]
 
 # Directions are unit to float64 when they are made, and sums of a million rounded terms still are to this.
 _UNIT = 1e-9
@@ -64,18 +66,20 @@ class Bond:
     holds: Callable[[Facts], bool]
 
 
-def check_values(model: str, params: Facts, fields: Facts, place: str, way_out: str) -> None:
-    """Refuse fitted attributes of the right kinds and shapes whose values no fit can have left.
+def check_values(model: str, params: Facts, fields: Facts, state: Facts, place: str, way_out: str) -> None:
+    """Refuse fitted attributes and saved states of the right kinds and shapes whose values no fit can have left.
 
     `place` says where they were found: a file, or "this model".
     """
-    facts = {**params, **fields}
+    facts = {**params, **fields, **{f"{name}_": value for name, value in state.items()}}
     rules = {**_EVERYWHERE, **_OWN.get(model, {})}
-    for field in MODELS[model].fields:
-        rule = rules.get(field.name) or _BY_KIND.get(field.kind)
-        if rule is None or field.name not in fields:
+    known = [(field, field.name) for field in MODELS[model].fields]
+    known += [(field, f"{field.name}_") for field in MODELS[model].state]
+    for field, name in known:
+        rule = rules.get(name) or _BY_KIND.get(field.kind)
+        if rule is None or name not in facts:
             continue
-        value = fields[field.name]
+        value = facts[name]
         if not rule.holds(value, facts):
             got = f"has {value!r}" if np.ndim(value) == 0 else "has other values there"
             raise ArchiveError(f"`{field.name}` of {model} must be {rule.words}; {place} {got}. {way_out}")
@@ -109,6 +113,14 @@ def _numbers_of(name: str, low: int = 0) -> Rule:
     return Rule(
         f"whole numbers from {low} to below {what}",
         lambda value, facts: _lies_between(value, low, _count(facts, name) - 1),
+    )
+
+
+def _labels_of(name: str) -> Rule:
+    """Places in an array of clusters, and -1 in models that flag rows without a direction."""
+    return Rule(
+        f"whole numbers from 0 to below the length of `{name}`",
+        lambda value, facts: _lies_between(value, -(facts.get("missing") == "flag"), _count(facts, name) - 1),
     )
 
 
@@ -245,8 +257,27 @@ def _are_lives(history: Array, facts: Facts) -> bool:
     steps, lives, ids = history.T
     return (
         _lies_between(steps, 1, facts["n_steps_"])
-        and _lies_between(lives, 1, 3)
+        and _lies_between(lives, 1, 4)
         and _lies_between(ids, 0, facts["next_id_"] - 1)
+    )
+
+
+def _are_merges(merges: Array, facts: Facts) -> bool:
+    """Lines of `DDPvMFMeans.merges_`: step, gone id, kept id. The kept one is older, so that following them ends."""
+    steps, gone, kept = merges.T
+    return (
+        _lies_between(steps, 1, facts["n_steps_"])
+        and _lies_between(merges[:, 1:], 0, facts["next_id_"] - 1)
+        and bool((kept < gone).all())
+    )
+
+
+def _are_near_pairs(pairs: Array, facts: Facts) -> bool:
+    older, younger, steps = pairs.T
+    return (
+        _lies_between(pairs[:, :2], 0, facts["next_id_"] - 1)
+        and bool((older < younger).all())
+        and _lies_between(steps, 1, facts["n_steps_"])
     )
 
 
@@ -271,6 +302,19 @@ def _has_leaves(facts: Facts) -> bool:
     return len(tree.leaves) == len(facts["weights_"]) and len(tree.inner) == len(facts["inner_concentrations_"])
 
 
+def _has_levels(facts: Facts) -> bool:
+    """Whether every node of a level hangs on one of the level above, and none before that of the node before it."""
+    sizes, parents = facts["level_sizes_"], facts["parents_"]
+    if len(parents) != sizes.sum() or len(facts["inner_centers_"]) != sizes.sum() - sizes[-1]:
+        return False
+    starts = np.cumsum([0, *sizes])
+    below = [parents[first:last] for first, last in pairwise(starts)]
+    return bool((below[0] == -1).all()) and all(
+        _lies_between(own, first, last - 1) and bool((np.diff(own) >= 0).all())
+        for own, first, last in zip(below[1:], starts[:-2], starts[1:-1], strict=True)
+    )
+
+
 # ------------------------------------------------------------------------------------------- fields that go together
 
 
@@ -293,8 +337,6 @@ def _ends_with(bounds: str, last: str) -> Callable[[Facts], bool]:
 
 
 def _draws_add_up(facts: Facts) -> bool:
-    if "sample_labels_" not in facts:
-        return True
     counts, n_rows = facts["sample_counts_"], len(facts["labels_"])
     return (
         len(facts["sample_labels_"]) > 0
@@ -356,6 +398,21 @@ def _has_traced(facts: Facts) -> bool:
     return _lies_between(clusters, 1, len(facts["labels_"])) and _lies_between(alphas, np.nextafter(0.0, 1.0), _LARGE)
 
 
+def _are_mergers(value: Any, facts: Facts) -> bool:
+    """Merger i takes two of the leaves and of the mergers before it; all but the last are taken once."""
+    n_leaves = len(facts["pieces_"])
+    before = n_leaves + np.arange(len(value))
+    return (
+        len(value) == n_leaves - 1
+        and bool((value >= 0).all() and (value < before[:, None]).all())
+        and len(np.unique(value)) == value.size
+    )
+
+
+def _never_falls(value: Any) -> bool:
+    return _lies_between(value, 0.0, _LARGE) and bool((np.diff(value) >= 0.0).all())
+
+
 def _has_slices(facts: Facts) -> bool:
     return 0 < len(facts["times_"]) <= facts["n_slices_"]
 
@@ -366,30 +423,11 @@ def _counts_slices(facts: Facts) -> bool:
     return bool((told <= known * (1.0 + _ADDS_UP) + _ROUNDING * known.sum() + 1e-300).all())
 
 
-def _of_inferences() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What only variational inference leaves, and what only Gibbs sampling does, as the schema has them in turn."""
-    fields = MODELS["BayesianVonMisesFisherMixture"].fields
-    names = tuple(field.name for field in fields if not field.is_required and field.name != "feature_names_in_")
-    place = names.index("sample_labels_")
-    return names[:place], names[place:]
-
-
-_VARIATIONAL, _GIBBS = _of_inferences()
-
-
-def _has_one_inference(facts: Facts) -> bool:
-    return (
-        _are_all_or_none(_VARIATIONAL, facts)
-        and _are_all_or_none(_GIBBS, facts)
-        and (_VARIATIONAL[0] in facts) != (_GIBBS[0] in facts)
-    )
-
-
 # ------------------------------------------------------------------------------------------------------------ the table
 
 _EVERYWHERE: dict[str, Rule] = {
     "n_features_in_": _between(1, _MOST_FEATURES),
-    "labels_": _numbers_of("weights_"),
+    "labels_": _labels_of("weights_"),
     "partition_": _numbers_of("weights_"),
     "sample_labels_": _numbers_of("weights_"),
     "cluster_centers_": _UNIT_ROWS,
@@ -397,7 +435,6 @@ _EVERYWHERE: dict[str, Rule] = {
     "inner_means_": _UNIT_ROWS,
     "prior_directions_": _UNIT_ROWS,
     "mean_direction_": _UNIT_ROWS,
-    "memory_directions_": _UNIT_ROWS,
     "weights_": _SHARES,
     "slice_weights_": _SHARES,
     "feature_probabilities_": _SHARES,
@@ -440,8 +477,58 @@ _EVERYWHERE: dict[str, Rule] = {
 }
 
 _OWN: dict[str, dict[str, Rule]] = {
-    "SphericalKMeans": {"labels_": _numbers_of("cluster_centers_"), "n_clusters_": _AT_LEAST_ONE},
-    "DPvMFMeans": {"labels_": _numbers_of("cluster_centers_"), "n_clusters_": _AT_LEAST_ONE},
+    "SphericalKMeans": {"labels_": _labels_of("cluster_centers_"), "n_clusters_": _AT_LEAST_ONE},
+    "HierarchicalSphericalKMeans": {
+        "labels_": _labels_of("cluster_centers_"),
+        "n_clusters_": _AT_LEAST_ONE,
+        "inner_centers_": _UNIT_ROWS,
+        "parents_": Rule(
+            "numbers of nodes before their own, or -1",
+            lambda value, facts: (
+                _lies_between(value, -1, len(value) - 1) and bool((value < np.arange(len(value))).all())
+            ),
+        ),
+        "level_sizes_": Rule(
+            "numbers of clusters that rise, the last `n_clusters_`",
+            lambda value, facts: (
+                len(value) > 0 and value[0] > 0 and _is_rising(value) and value[-1] == facts["n_clusters_"]
+            ),
+        ),
+    },
+    "DPvMFMeans": {"labels_": _labels_of("cluster_centers_"), "n_clusters_": _AT_LEAST_ONE},
+    "AutoClusterer": {
+        "n_clusters_": _AT_LEAST_ONE,
+        "labels_": Rule(
+            "-1 or one of `cluster_ids_`",
+            lambda value, facts: bool(np.isin(value, np.append(facts["cluster_ids_"], -1)).all()),
+        ),
+        "cluster_ids_": Rule(
+            "the increasing numbers that are in `names`",
+            lambda value, facts: np.array_equal(value, np.unique(facts["names_"])),
+        ),
+        "membership_": _between(0.0, 1.0),
+        "clarity_": _between(0.0, 1.0),
+        "k_range_": Rule("two rising counts", lambda value, _: 1 <= value[0] <= value[1] <= _MOST),
+        "directions_": _UNIT_ROWS,
+        "pieces_": _UNIT_ROWS,
+        "parents_": Rule(
+            "rising places in `directions`, each at least once",
+            lambda value, facts: (
+                len(value) > 0
+                and bool((np.diff(value) >= 0).all())
+                and np.array_equal(np.unique(value), np.arange(len(facts["directions_"])))
+            ),
+        ),
+        "names_": _numbers_of("pieces_"),
+        "coarse_": _numbers_of("directions_"),
+        "children_": Rule("a merger of nodes that came before it, each once", _are_mergers),
+        "heights_": Rule("not negative and not falling", lambda value, _: _never_falls(value)),
+        "shapes_": _POSITIVE_SCALE,
+        "scales_": _POSITIVE_SCALE,
+        "limits_": _between(0.0, 2.0),
+        "leaves_": _numbers_of("pieces_", low=-1),
+        "idf_": _between(0.0, _LARGE),
+    },
     "DDPvMFMeans": {
         "labels_": _numbers_of("next_id_", low=-1),
         "cluster_ids_": Rule(
@@ -451,7 +538,9 @@ _OWN: dict[str, dict[str, Rule]] = {
         # infinite where nothing drifts and nothing is forgotten
         "memory_weights_": _between(np.nextafter(0.0, 1.0), math.inf, "above 0"),
         "steps_unseen_": _numbers_of("n_steps_"),
-        "history_": Rule("steps so far, lives from 1 to 3 and ids that were given", _are_lives),
+        "history_": Rule("steps so far, lives from 1 to 4 and ids that were given", _are_lives),
+        "merges_": Rule("steps so far, and ids that were given with older ones", _are_merges),
+        "near_pairs_": Rule("ids that were given, the older first, and steps so far", _are_near_pairs),
         "n_steps_": _AT_LEAST_ONE,
     },
     "SoftKMeans": {"means_": _IN_BALL, "variance_": _between(1e-13, 1.0)},
@@ -546,11 +635,16 @@ _TOGETHER: dict[str, tuple[Bond, ...]] = {
     ),
     "BayesianVonMisesFisherMixture": (
         _HAS_COMPONENTS,
-        Bond("what variational inference leaves, or what Gibbs sampling does", _has_one_inference),
         _HAS_BOUNDS,
         Bond("as many `lower_bounds_` as steps", lambda facts: _traces(facts, "lower_bounds_")),
+    ),
+    "GibbsVonMisesFisherMixture": (
+        _HAS_COMPONENTS,
         Bond("as many entries of `log_joint_` as sweeps", lambda facts: _traces(facts, "log_joint_")),
         Bond("draws whose counts add up to the rows and whose sums are no longer", _draws_add_up),
+    ),
+    "HierarchicalSphericalKMeans": (
+        Bond("a tree whose levels are those of `level_sizes_`, children of a node in a row", _has_levels),
     ),
     "HierarchicalVonMisesFisherMixture": (
         _HAS_COMPONENTS,

@@ -13,7 +13,7 @@ from armillary.plots.sphere import PALETTE, _need_matplotlib, _new_figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from armillary.models.angle_selection import AngleTable
+    from armillary.selection.angle_selection import AngleTable
 
 # Blue and brown differ for every kind of sight, and both are dark enough for words on white; dashes and open squares
 # tell the curves apart without colour.
@@ -71,7 +71,7 @@ def plot_angle_table(table: AngleTable, *, ax: Axes | None = None) -> Axes:
 
 
 def _check_table(table: object, who: str) -> None:
-    from armillary.models.angle_selection import AngleTable
+    from armillary.selection.angle_selection import AngleTable
 
     if not isinstance(table, AngleTable):
         raise InputError(

@@ -11,7 +11,7 @@ from armillary.plots.sphere import _need_matplotlib, _new_figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from armillary.models.link_tuning import LinksTable
+    from armillary.selection.link_tuning import LinksTable
 
 _INK = "#414a59"
 _BEST_COLOR = "#b02a4a"

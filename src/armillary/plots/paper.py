@@ -16,11 +16,11 @@ INK = "#414a59"
 PALE_INK = "#8a93a3"
 
 
-def plain_axes(ax: Axes | None, who: str, width: float, height: float, right: float = 0.3) -> Axes:
+def plain_axes(ax: Axes | None, who: str, width: float, height: float, right: float = 0.3, top: float = 0.45) -> Axes:
     """The axes given, if they are plain; by default those of a new figure, in inches, with room for words."""
     _need_matplotlib(who)
     if ax is None:
-        left, bottom, top = 0.75, 0.6, 0.45
+        left, bottom = 0.75, 0.6
         box = (left / width, bottom / height, (width - left - right) / width, (height - bottom - top) / height)
         return _new_figure(width, height).add_axes(box)
     if getattr(ax, "name", None) != "rectilinear":

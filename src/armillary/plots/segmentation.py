@@ -27,6 +27,7 @@ def plot_segmentation(
     normals: Sequence[Any] | None = None,
     titles: Sequence[str] | None = None,
     most_frames: int = 8,
+    table: Any = None,
 ) -> Figure:
     """Draw frames side by side: their depth and normals where given, and their labels.
 
@@ -44,6 +45,9 @@ def plot_segmentation(
         A word above each frame; by default its number where there are several.
     most_frames : int, default=8
         Of more frames this many are drawn, evenly spaced from the first to the last.
+
+    table : array of shape (n, 3), optional
+        Colours of ids, as in `color_labels`.
 
     Returns
     -------
@@ -76,7 +80,7 @@ def plot_segmentation(
         rows["depth"] = [color_depth(depths[number]) for number in shown]
     if normals is not None:
         rows["normals"] = [color_normals(normals[number]) for number in shown]
-    rows["labels"] = [color_labels(labels[number]) for number in shown]
+    rows["labels"] = [color_labels(labels[number], table) for number in shown]
     words = [str(number) if n_frames > 1 else "" for number in shown]
     return _drawn(rows, words if titles is None else [titles[number] for number in shown])
 

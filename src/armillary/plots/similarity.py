@@ -10,7 +10,7 @@ import numpy as np
 from armillary._typing import ArrayLike, Float64Array, IntArray
 from armillary.exceptions import InputError
 from armillary.plots.paper import INK, plain_axes, quiet
-from armillary.validation import as_matrix, unit_rows
+from armillary.validation import as_matrix, check_flag, unit_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,12 @@ _MOST_ORDERED = 300
 
 
 def plot_similarity(
-    directions: ArrayLike, *, names: Sequence[Any] | None = None, is_ordered: bool = True, ax: Axes | None = None
+    directions: ArrayLike,
+    *,
+    names: Sequence[Any] | None = None,
+    is_ordered: bool = True,
+    has_tree: bool = False,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw the angles between the directions of clusters, in degrees; dark is near.
 
@@ -35,6 +40,8 @@ def plot_similarity(
         Names of the clusters; by default their numbers.
     is_ordered : bool, default=True
         Put clusters that are near each other side by side, see `similarity_order`.
+    has_tree : bool, default=False
+        Draw the linkage tree of the clusters above the matrix; they must be in its order, or be put into it.
     ax : matplotlib Axes, optional
         Plain 2-D axes to draw on. By default those of a new figure, `ax.figure`. A scale is added to the figure.
 
@@ -58,29 +65,62 @@ def plot_similarity(
             f"`names` of {who} must have one for each of {len(vectors)} directions; got {len(words)}. "
             "Give them in the order of the rows."
         )
-    ax = plain_axes(ax, who, 6.6, 5.6, right=0.6)
+    has_tree = check_flag(has_tree, "has_tree", who) and len(vectors) > 2
+    ax = plain_axes(ax, who, 6.6, 6.4 if has_tree else 5.6, right=0.6, top=1.3 if has_tree else 0.45)
     order = similarity_order(vectors) if is_ordered else np.arange(len(vectors))
     angles = np.degrees(np.arccos(np.clip(vectors[order] @ vectors[order].T, -1.0, 1.0)))
     np.fill_diagonal(angles, 0.0)
     _draw_matrix(ax, angles, [words[k] for k in order])
+    if has_tree:
+        _draw_tree(ax, similarity_tree(vectors[order]))
     return ax
 
 
 def similarity_order(directions: Float64Array) -> IntArray:
     """The numbers (K,) of unit directions in an order that puts near ones side by side: leaves of a linkage tree."""
-    from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
+    from scipy.cluster.hierarchy import leaves_list
+
+    if len(directions) < 3:
+        return np.arange(len(directions))
+    return np.asarray(leaves_list(similarity_tree(directions)))
+
+
+def similarity_tree(directions: Float64Array) -> Float64Array:
+    """The average linkage of unit directions by cosine distance, as SciPy writes trees (K - 1, 4), leaves in order."""
+    from scipy.cluster.hierarchy import linkage, optimal_leaf_ordering
     from scipy.spatial.distance import squareform
 
     n_clusters = len(directions)
-    if n_clusters < 3:
-        return np.arange(n_clusters)
+    if n_clusters < 2:
+        return np.empty((0, 4))
     distances = np.clip(1.0 - directions @ directions.T, 0.0, 2.0)
     np.fill_diagonal(distances, 0.0)
     condensed = squareform((distances + distances.T) / 2.0, checks=False)
     tree = linkage(condensed, "average")
-    if n_clusters <= _MOST_ORDERED:
+    if 3 <= n_clusters <= _MOST_ORDERED:
         tree = optimal_leaf_ordering(tree, condensed)
-    return np.asarray(leaves_list(tree))
+    return np.asarray(tree)
+
+
+def _draw_tree(ax: Axes, tree: Float64Array) -> None:
+    """The tree above the matrix: its leaves are the columns, and heights are angles."""
+    from matplotlib.collections import LineCollection
+
+    n_leaves = len(tree) + 1
+    places, heights = list(map(float, range(n_leaves))), [0.0] * n_leaves
+    lines = []
+    for left, right, distance, _ in tree:
+        one, other, height = int(left), int(right), float(np.degrees(np.arccos(np.clip(1.0 - distance, -1.0, 1.0))))
+        corners = [(places[one], heights[one]), (places[one], height), (places[other], height)]
+        lines.append([*corners, (places[other], heights[other])])
+        places.append((places[one] + places[other]) / 2.0)
+        heights.append(height)
+    above = ax.inset_axes((0.0, 1.01, 1.0, 0.2))
+    above.add_collection(LineCollection(lines, colors=INK, linewidths=0.8 if n_leaves < 80 else 0.4))
+    above.set_xlim(-0.5, n_leaves - 0.5)
+    above.set_ylim(0.0, 1.05 * max(heights))
+    above.set_axis_off()
+    ax.set_title("", loc="left")  # it would lie on the tree
 
 
 def _draw_matrix(ax: Axes, angles: Float64Array, words: list[str]) -> None:

@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from armillary._typing import ArrayLike, Float64Array
 from armillary.exceptions import InputError, MissingExtraError, ParameterError
+from armillary.palette import MORE_COLORS, color_bytes
 from armillary.palette import PALETTE as PALETTE
-from armillary.palette import color_bytes
-from armillary.validation import as_matrix, check_choice, check_integer, check_number
+from armillary.validation import as_matrix, check_choice, check_integer, check_number, safe_factors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,8 +62,8 @@ def plot_sphere(
     X : (N, 3) array
         Rows are scaled to norm 1.
     labels : (N,) array of int, optional
-        The cluster of each row; -1 is noise and grey. Up to twelve clusters have a colour each; of more, those that
-        share a colour are far apart.
+        The cluster of each row; -1 is noise and grey. Up to 24 clusters have a colour each; of more, those that share a
+        colour are far apart.
     centers : (K, 3) array, optional
         The direction of each cluster, marked by a ring; row k belongs to label k.
     names : sequence of K strings, optional
@@ -222,14 +222,15 @@ def _directions(rows: Any, name: str, who: str) -> Float64Array:
         )
     matrix = as_matrix(rows, who)
     vectors = np.asarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray(), dtype=np.float64)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    bad = np.flatnonzero(~(np.isfinite(norms) & (norms > 0.0)))
+    largest = np.abs(vectors).max(axis=1)
+    bad = np.flatnonzero(~(np.isfinite(largest) & (largest > 0.0)))
     if bad.size:
         raise InputError(
             f"Row {bad[0]} of `{name}` of {who} must have a direction; got {vectors[bad[0]]}. "
             "Drop such rows before plotting."
         )
-    unit: Float64Array = vectors / norms
+    scaled = vectors * safe_factors(largest)[:, None]  # squares of 1e200 and of 1e-200 are no numbers
+    unit: Float64Array = scaled / np.linalg.norm(scaled, axis=1, keepdims=True)
     return unit
 
 
@@ -266,10 +267,10 @@ def _resultants(points: Float64Array, ranks: npt.NDArray[np.intp]) -> Float64Arr
 def cluster_colors(directions: Float64Array) -> Float64Array:
     """A colour for each of K clusters at these directions (K, 3): red, green and blue in [0, 1], shape (K, 3).
 
-    Up to twelve clusters cluster k has colour k of `PALETTE`. Beyond that colours repeat, and the clusters in turn,
-    a few times over, take the colour whose nearest other bearer is farthest away.
+    Up to twelve clusters cluster k has colour k of `PALETTE`, up to 24 of `MORE_COLORS` too. Beyond that colours
+    repeat, and the clusters in turn, a few times over, take the colour whose nearest other bearer is farthest away.
     """
-    palette = np.array([_rgb(color) for color in PALETTE])
+    palette = np.array([_rgb(color) for color in (*PALETTE, *MORE_COLORS)])
     chosen = np.arange(len(directions)) % len(palette)
     if len(directions) > len(palette):
         cosines = directions @ directions.T
@@ -296,7 +297,8 @@ def _frame(view_from: Sequence[float], who: str) -> Float64Array:
             f"`view_from` of {who} must be three finite numbers that are not all 0; got {view_from!r}. "
             "It points from the middle of the sphere to the viewer, e.g. (0, 0, 1) for a view from above."
         )
-    towards = towards / np.linalg.norm(towards)
+    towards = towards / np.abs(towards).max()  # whose squares are numbers, whatever its length
+    towards /= np.linalg.norm(towards)
     # seen from above or below, "up" is the second axis of the data instead of the third
     up = np.array([0.0, 1.0, 0.0] if abs(towards[2]) > 0.999 else [0.0, 0.0, 1.0])
     right = np.cross(up, towards)
@@ -329,9 +331,9 @@ def _rgb(color: str) -> Float64Array:
 
 
 def _new_figure(width: float, height: float) -> Figure:
-    from matplotlib.figure import Figure
+    from armillary.plots.picture import Picture
 
-    return Figure(figsize=(width, height), dpi=150, facecolor="white")
+    return Picture(figsize=(width, height), dpi=150, facecolor="white")
 
 
 def _prepare(ax: Axes, *, width: float, height: float) -> None:

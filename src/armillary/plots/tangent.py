@@ -17,7 +17,7 @@ from armillary.validation import as_matrix, check_integer
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from armillary.models.dirichlet_process_mixture import DirichletProcessMixture
+    from armillary.models.dirichlet_process.dirichlet_process_mixture import DirichletProcessMixture
 
 _PALE = "#b9c1cd"
 _DEVIATIONS = (1.0, 2.0)  # ellipses
@@ -75,7 +75,7 @@ def plot_tangent_space(
     >>> from armillary import DirichletProcessMixture
     >>> from armillary.datasets import make_tangent_gaussian_mixture
     >>> X, _, _ = make_tangent_gaussian_mixture(300, 3, 4, spread=0.08, min_angle=0.6, random_state=0)
-    >>> model = DirichletProcessMixture(n_burn_in=5, n_samples=10, random_state=0).fit(X)
+    >>> model = DirichletProcessMixture(n_burn_in=5, n_draws=10, random_state=0).fit(X)
     >>> ax = plot_tangent_space(model, X, 2)
     >>> ax.get_ylabel()[:16]
     'principal axis 2'

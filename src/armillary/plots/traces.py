@@ -44,7 +44,7 @@ def plot_traces(model: Any, *, axes: Sequence[Axes] | None = None) -> list[Axes]
     >>> from armillary import DirichletProcessMixture
     >>> from armillary.datasets import make_vmf_mixture
     >>> X, _, _ = make_vmf_mixture(60, 3, 2, concentration=50.0, random_state=0)
-    >>> model = DirichletProcessMixture("vmf", n_samples=5, n_burn_in=5, random_state=0).fit(X)
+    >>> model = DirichletProcessMixture("vmf", n_draws=5, n_burn_in=5, random_state=0).fit(X)
     >>> [ax.get_ylabel() for ax in plot_traces(model)]
     ['clusters', 'log joint density']
     """

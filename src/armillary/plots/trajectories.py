@@ -29,7 +29,7 @@ from armillary.validation import check_integer
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from armillary.models.temporal_vmf_mixture import TemporalVonMisesFisherMixture
+    from armillary.models.vmf.temporal_vmf_mixture import TemporalVonMisesFisherMixture
 
 _INK, _PALE = "#414a59", "#9aa3b2"
 # Places between two slices at which a path is drawn, so that it bends with the sphere.

@@ -27,8 +27,8 @@ from scipy.optimize import minimize
 from scipy.stats import spearmanr
 
 from armillary._typing import Float64Array, FloatArray, IntArray
-from armillary.fitting.passes import Passes
-from armillary.kernels.contract import AffineRule
+from armillary.engines.contract import Here, Passes
+from armillary.rules import AffineRule
 
 _MOST_LANDMARKS = 800
 _LANDMARK_VALUES = 1 << 24  # numbers in all landmarks: 128 MiB
@@ -57,17 +57,17 @@ def make_atlas(passes: Passes, centers: Float64Array) -> Atlas:
     """Places for the rows of `passes` and for directions (K, D) of the same space."""
     points = passes.points
     if points.n_features == 3:
-        return Atlas("sphere", points.rows(np.arange(points.n_rows)), centers)
+        return Atlas("sphere", passes.unit_rows(np.arange(points.n_rows)), centers)
     if points.n_features == 2:
         # the height only parts rows that would lie on top of each other: even, and unlike the order of the rows
         low, high = _BAND
         heights = low + (high - low) * (np.arange(points.n_rows) * 0.618034 % 1.0)
-        rows = np.column_stack([points.rows(np.arange(points.n_rows)), heights])
+        rows = np.column_stack([passes.unit_rows(np.arange(points.n_rows)), heights])
         middles = np.column_stack([centers, np.full(len(centers), (low + high) / 2.0)])
         return Atlas("circle", _unit(rows), _unit(middles))
     n_landmarks = min(points.n_rows, int(np.clip(_LANDMARK_VALUES // points.n_features, 100, _MOST_LANDMARKS)))
     chosen = np.arange(n_landmarks) * points.n_rows // n_landmarks
-    landmarks = points.rows(chosen)
+    landmarks = passes.unit_rows(chosen)
     axes = _axes_of_three(landmarks)
     if axes is not None:
         return Atlas("sphere", _along(passes, axes), _unit(centers @ axes.T))
@@ -96,7 +96,7 @@ def _axes_of_three(landmarks: Float64Array) -> Float64Array | None:
 
 
 def _along(passes: Passes, axes: Float64Array) -> Float64Array:
-    return _unit(passes.scores(AffineRule(axes, np.zeros(3))).astype(np.float64))
+    return _unit(passes.values(AffineRule(axes, np.zeros(3)), "scores").astype(np.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,13 +134,17 @@ class _Guide:
 
     def place_all(self, passes: Passes) -> Float64Array:
         """Places of all rows."""
-        places = np.empty((passes.points.n_rows, 3))
+        return passes.values(AffineRule(self.landmarks, np.zeros(len(self.landmarks))), _Places(self))
 
-        def take(cosines: FloatArray, part: slice) -> None:
-            places[part] = self.place(cosines)
 
-        passes.map_scores(AffineRule(self.landmarks, np.zeros(len(self.landmarks))), take)
-        return places
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """The place of each row by its cosines with landmarks."""
+
+    guide: _Guide
+
+    def of(self, scores: Float64Array, here: Here) -> Float64Array:
+        return self.guide.place(scores)
 
 
 def _targets(angles: FloatArray, mean: float, stretch: float) -> Float64Array:
@@ -181,7 +185,7 @@ def _fidelity(passes: Passes, places: Float64Array, landmarks: IntArray) -> tupl
     others = others if len(others) >= 20 else np.arange(points.n_rows)  # too few rows: the landmarks have to do
     n_rows = min(len(others), max(20, min(_TEST_ROWS, _LANDMARK_VALUES // points.n_features)))
     chosen = others[np.arange(n_rows) * len(others) // n_rows]
-    rows = points.rows(chosen)
+    rows = passes.unit_rows(chosen)
     first, second = np.triu_indices(n_rows, 1)
     true = (rows @ rows.T)[first, second]
     shown = (places[chosen] @ places[chosen].T)[first, second]

@@ -6,16 +6,16 @@ one direction per cluster, and angles to it mean the same in every report.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from armillary._typing import Float64Array, FloatArray, IntArray
-from armillary.fitting.passes import Passes
+from armillary._typing import Float64Array, IntArray
+from armillary.engines.contract import Here, Numbered, Passes
 from armillary.fitting.silhouette import silhouettes
-from armillary.kernels.contract import AffineRule
+from armillary.rules import AffineRule
 
 # Clusters with a line in the table and a colour of their own; the smallest beyond are counted together.
 MOST_CLUSTERS = 1000
@@ -86,7 +86,7 @@ class ClusterFacts:
 def cluster_facts(passes: Passes, labels: IntArray, *, most_clusters: int = MOST_CLUSTERS) -> ClusterFacts:
     """Look at all rows with labels (n,), -1 for noise: three passes, O(n K D)."""
     names, sizes = np.unique(labels[labels >= 0], return_counts=True)
-    kept = np.sort(np.argsort(-sizes, kind="stable")[:most_clusters])
+    kept = _largest(sizes, most_clusters)
     n_small, n_small_rows = len(names) - len(kept), int(sizes.sum() - sizes[kept].sum())
     names, sizes = names[kept], sizes[kept]
     codes = _codes(labels, names)
@@ -113,6 +113,41 @@ def cluster_facts(passes: Passes, labels: IntArray, *, most_clusters: int = MOST
     )
 
 
+def largest(passes: Passes, facts: ClusterFacts, most_clusters: int = MOST_CLUSTERS) -> ClusterFacts:
+    """The facts of the largest clusters: nearest are those shown, silhouettes stay those among all clusters."""
+    n_clusters = len(facts.names)
+    if n_clusters <= most_clusters:
+        return facts
+    kept = _largest(facts.sizes, most_clusters)
+    places = np.full(n_clusters + 1, -1, dtype=np.int32)  # the last is that of code -1
+    places[kept] = np.arange(len(kept))
+    codes = places[facts.codes]
+    angles, next_codes, next_angles = _row_angles(passes, codes, facts.centers[kept])
+    neighbours, neighbour_angles = _neighbours(facts.centers[kept])
+    return replace(
+        facts,
+        names=facts.names[kept],
+        sizes=facts.sizes[kept],
+        centers=facts.centers[kept],
+        spreads=facts.spreads[kept],
+        neighbours=neighbours,
+        neighbour_angles=neighbour_angles,
+        silhouettes=facts.silhouettes[kept],
+        codes=codes,
+        angles=angles,
+        next_codes=next_codes,
+        next_angles=next_angles,
+        row_silhouettes=np.where(codes >= 0, facts.row_silhouettes, np.nan),
+        n_small=n_clusters - len(kept),
+        n_small_rows=int(facts.sizes.sum() - facts.sizes[kept].sum()),
+    )
+
+
+def _largest(sizes: IntArray, most_clusters: int) -> IntArray:
+    """Places of the largest, increasing."""
+    return np.sort(np.argsort(-sizes, kind="stable")[:most_clusters])
+
+
 def _codes(labels: IntArray, names: IntArray) -> npt.NDArray[np.int32]:
     """The place of each label among the names, -1 for those that are not there."""
     if not len(names):
@@ -124,7 +159,7 @@ def _codes(labels: IntArray, names: IntArray) -> npt.NDArray[np.int32]:
 def _centers(passes: Passes, codes: npt.NDArray[np.int32], n_clusters: int) -> Float64Array:
     """Directions of the sums (K, D); where the rows of a cluster cancel, its first row."""
     first_rows = np.unique(codes, return_index=True)[1][-n_clusters:] if n_clusters else np.empty(0, dtype=np.int64)
-    return passes.sums(codes, n_clusters).directions(passes.points.rows(first_rows))
+    return passes.sum(passes.labels_from(codes), n_clusters).directions(passes.unit_rows(first_rows))
 
 
 def _row_angles(
@@ -137,20 +172,28 @@ def _row_angles(
     if not n_clusters:
         return angles, next_codes, next_angles
 
-    def take(cosines: FloatArray, part: slice) -> None:
-        own = codes[part]
-        members = np.flatnonzero(own >= 0)
-        angles[part][members] = np.arccos(np.clip(cosines[members, own[members]], -1.0, 1.0))
-        cosines[members, own[members]] = -np.inf
-        if n_clusters > 1 or len(members) < len(own):
-            best = cosines.argmax(axis=1)
-            largest = cosines[np.arange(len(own)), best]
-            has_next = np.isfinite(largest)
-            next_codes[part] = np.where(has_next, best, -1)
-            next_angles[part] = np.where(has_next, np.arccos(np.clip(largest, -1.0, 1.0)), np.nan)
+    rule = AffineRule(centers, np.zeros(n_clusters))
+    found = passes.values(rule, _OwnAndNext(), passes.labels_from(codes))
+    return found[:, 0].copy(), found[:, 1].astype(np.int32), found[:, 2].copy()
 
-    passes.map_scores(AffineRule(centers, np.zeros(n_clusters)), take)
-    return angles, next_codes, next_angles
+
+@dataclass(frozen=True)
+class _OwnAndNext:
+    """Of each row the angle to its own centre, the code of the nearest other centre (-1: none), and its angle."""
+
+    def of(self, scores: Float64Array, here: Here) -> Float64Array:
+        own = here.labels
+        assert own is not None
+        found = np.full((len(own), 3), np.nan)
+        members = np.flatnonzero(own >= 0)
+        found[members, 0] = np.arccos(np.clip(scores[members, own[members]], -1.0, 1.0))
+        scores[members, own[members]] = -np.inf
+        best = scores.argmax(axis=1)
+        largest = scores[np.arange(len(own)), best]
+        has_next = np.isfinite(largest)
+        found[:, 1] = np.where(has_next, best, -1)
+        found[has_next, 2] = np.arccos(np.clip(largest[has_next], -1.0, 1.0))
+        return found
 
 
 def _neighbours(centers: Float64Array) -> tuple[IntArray, Float64Array]:
@@ -174,12 +217,12 @@ def _row_silhouettes(passes: Passes, codes: npt.NDArray[np.int32], n_clusters: i
     members = np.flatnonzero(codes >= 0)
     if n_clusters < 2 or len(members) <= n_clusters:
         return scores
-    points = passes.points
-    width = points.matrix.nnz / points.n_rows if points.is_sparse else points.n_features
-    n_scored = min(len(members), max(20 * n_clusters, int(_MOST_PRODUCTS / (n_clusters * max(1.0, width)))))
+    n_scored = min(
+        len(members), max(20 * n_clusters, int(_MOST_PRODUCTS / (n_clusters * max(1.0, passes.points.width))))
+    )
     chosen = members[np.arange(n_scored) * len(members) // n_scored]
-    over = passes if len(chosen) == len(codes) else passes.over(points.take(chosen))
-    scores[chosen] = silhouettes(over, codes[chosen], n_clusters)
+    over = passes if len(chosen) == len(codes) else passes.over(Numbered(chosen))
+    scores[chosen] = silhouettes(over, over.labels_from(codes[chosen]), n_clusters)
     return scores
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from armillary._typing import ArrayLike, IntArray
+from armillary._typing import ArrayLike, Float64Array, IntArray
 from armillary.exceptions import InputError
 from armillary.validation import as_matrix
 
 _WHO = "write_report"
+_MOST_WORD_LETTERS = 60  # of a cluster's name
 
 
 @dataclass(eq=False)
@@ -34,12 +34,23 @@ class ReportData:
     truth : array of shape (n,), optional
         Known classes, any hashable values; the page then says how well the clusters agree with them.
     choice : object, optional
-        How the model was chosen: what `choose_model` returned (`reason`, `table`, `criterion`), or an `AngleTable`.
+        How the model was chosen: what `choose_model`, `select_max_angle` or `find_max_angle` returned (`reason`,
+        `table`, `criterion`).
     timings : mapping from a step to its seconds
     command, snippet : str, optional
         The command line and the Python lines that make the same clusters again.
     notes : sequence of str
         Sentences for the top of the page.
+    names : mapping from a label to its name, optional
+        What the page calls a cluster beside its number, e.g. what `name_clusters` returned.
+    membership : array of shape (n,), optional
+        How surely each row belongs to its cluster, in [0, 1].
+    levels : mapping from "coarse" and "fine" to labels (n,), optional
+        Groups that the clusters are in, and parts that they fall into.
+    map : {"umap", "pacmap"} or array of shape (n, 2), optional
+        A flat map beside the sphere: by a library that must be installed, or the places of all rows.
+    images : sequence of n paths, optional
+        Pictures of the rows. Small copies of some are put into the page (needs the extra "vision").
     """
 
     X: Any
@@ -54,6 +65,11 @@ class ReportData:
     command: str | None = None
     snippet: str | None = None
     notes: Sequence[str] = ()
+    names: Mapping[int, str] | None = None
+    membership: ArrayLike | None = None
+    levels: Mapping[str, ArrayLike] | None = None
+    map: Any = None
+    images: Sequence[Any] | None = None
 
     def matrix(self) -> Any:
         """X as a 2-D array or CSR matrix; its values are not looked at."""
@@ -71,10 +87,32 @@ class ReportData:
             raise InputError(f"`labels` of {_WHO} must be -1 (noise) or more; got {values.min()}. Give noise -1.")
         return values.astype(np.int64)
 
+    def checked_membership(self) -> Float64Array | None:
+        """The membership as numbers in [0, 1] (n,), NaN where there is none."""
+        if self.membership is None:
+            return None
+        try:
+            values = np.asarray(self.membership, dtype=np.float64)
+        except (TypeError, ValueError):
+            values = np.full(1, np.inf)
+        known = values[~np.isnan(values)]
+        if values.ndim != 1 or (len(known) and (known.min() < 0.0 or known.max() > 1.0)):
+            raise InputError(
+                f"`membership` of {_WHO} must be numbers from 0 to 1, one per row; got others. Give "
+                "`model.membership_`."
+            )
+        return values
+
+    def cluster_words(self, labels: IntArray) -> list[str]:
+        """The names of clusters, on one line; empty where they have none."""
+        known = self.names or {}
+        return [shortened(one_line(known.get(int(label), "")), _MOST_WORD_LETTERS) for label in labels]
+
     def check_lengths(self, n_rows: int) -> None:
         """Refuse ids, texts or classes that are not one per row."""
-        for name in ("ids", "texts", "truth"):
-            given = getattr(self, name)
+        beside = {name: getattr(self, name) for name in ("ids", "texts", "truth", "membership", "images")}
+        beside |= {f"levels[{name!r}]": labels for name, labels in (self.levels or {}).items()}
+        for name, given in beside.items():
             if given is not None and len(given) != n_rows:
                 raise InputError(
                     f"`{name}` of {_WHO} must have one entry per row of X, {n_rows}; got {len(given)}. "
@@ -112,16 +150,3 @@ def one_line(value: Any) -> str:
 def shortened(text: str, n_letters: int) -> str:
     """At most `n_letters` of a text, with a sign where it was cut."""
     return text if len(text) <= n_letters else text[: n_letters - 1].rstrip() + "…"
-
-
-def has_direction(matrix: Any) -> npt.NDArray[np.bool_]:
-    """Which rows (n,) are finite and not all zero."""
-    if isinstance(matrix, np.ndarray):
-        if matrix.dtype.kind != "f":
-            return np.asarray((matrix != 0).any(axis=1))
-        # the largest magnitude of a row is NaN, inf or 0 where the row has no direction; no copy of all rows is made
-        largest = np.maximum(matrix.max(axis=1), -matrix.min(axis=1))
-        return np.asarray(np.isfinite(largest) & (largest > 0))
-    sums = abs(matrix).sum(axis=1)
-    largest = np.asarray(sums).ravel()
-    return np.asarray(np.isfinite(largest) & (largest > 0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import inspect
-import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -16,7 +15,6 @@ import numpy as np
 
 from armillary import __version__
 from armillary._typing import Float64Array, IntArray
-from armillary.models.counting import counted, of_the_model
 from armillary.plots.sphere import cluster_colors
 from armillary.report import pictures
 from armillary.report.agreement import agreement
@@ -24,6 +22,7 @@ from armillary.report.atlas import Atlas
 from armillary.report.clusters import ClusterFacts
 from armillary.report.content import ReportData, one_line, shortened
 from armillary.report.findings import Findings
+from armillary.report.groups import end_lists, level_tree, overlap_table
 from armillary.report.markup import (
     chart,
     in_degrees,
@@ -34,11 +33,13 @@ from armillary.report.markup import (
     small_table,
     swatch,
 )
-from armillary.report.payload import matrix_payload, payload, script_json
+from armillary.report.payload import matrix_payload, more_payload, payload, script_json
 from armillary.report.table import cluster_table
+from armillary.selection.counting import counted, of_the_model
 
 # Fragments of one script, in this order.
-_SCRIPTS = ("rows.js", "sphere.js", "hands.js", "table.js", "begin.js")
+_SCRIPTS = ("rows.js", "sphere.js", "hands.js", "table.js", "lists.js", "begin.js")
+_MANY_CLUSTERS = 40  # from which on bars and silhouettes would be hairlines
 _MOST_COMPARED = 60  # lines of the table of what was compared
 
 
@@ -50,6 +51,7 @@ def page(data: ReportData, found: Findings) -> str:
     sections = [
         _sphere_section(found, colors),
         _table_section(found, colors),
+        _levels_section(found),
         _similarity_section(found, order),
         _silhouette_section(data, found, colors),
         _choice_section(data),
@@ -64,12 +66,13 @@ def page(data: ReportData, found: Findings) -> str:
         found.atlas, found.facts, colors, found.drawn, found.rows, found.names, (found.facts.codes < 0) & (labels >= 0)
     )
     content["matrix"] = matrix_payload(found.facts, order)
+    content |= more_payload(found)
     return Template(_asset("template.html")).substitute(
         title=escape(one_line(data.title)),
         policy=_policy(script),
         style=_asset("report.css"),
         headline=headline(data, found),
-        reasons=paragraphs(_reasons(data)),
+        method=_method(data, found),
         notes=_notes(data, found),
         tiles=_tiles(data, found),
         links="".join(f'<a href="#{name}">{escape(words)}</a>' for name, words, _ in shown),
@@ -79,6 +82,7 @@ def page(data: ReportData, found: Findings) -> str:
             for name, words, body in shown
         ),
         version=escape(__version__),
+        privacy=_privacy(data, found),
         data=script_json(content),
         script=script,
     )
@@ -88,29 +92,48 @@ def page(data: ReportData, found: Findings) -> str:
 
 
 def headline(data: ReportData, found: Findings) -> str:
-    """How many clusters of what, by which model: escaped HTML."""
+    """For people: how many clusters, how sure that is, and what the largest are. Escaped HTML."""
     facts = found.facts
-    n_clusters = facts.n_clusters
-    by = "" if data.model is None else f", found by {type(data.model).__name__}"
-    words = (
-        f"<strong>{counted(n_clusters, 'cluster')}</strong> in {counted(found.n_rows, 'row')} of {found.n_features:,} "
-        f"{'numbers, sparse' if found.is_sparse else 'numbers'}{escape(by)}."
-    )
+    words = f"<strong>{counted(facts.n_clusters, 'cluster')}</strong> in {counted(found.n_rows, 'row')}."
+    agreement_of_halves = _agreement(data.choice)
+    if agreement_of_halves is not None:
+        words += f" Fits on half of the rows agree {agreement_of_halves:.0%}."
+    is_clear = getattr(data.choice, "is_clear", getattr(data.model, "is_clear_", None))
+    if is_clear is not None and not is_clear:
+        words += " They are not clear: other cuts fit about as well."
+    named = [found.words[k] for k in np.argsort(-facts.sizes, kind="stable")[:3] if found.words[k]]
+    if named:
+        words += f" The largest {'is' if len(named) == 1 else 'are'} {escape('; '.join(named))}."
     if facts.n_noise:
         belong = "belongs" if facts.n_noise == 1 else "belong"
         words += f" {counted(facts.n_noise, 'row')} ({percent(facts.n_noise / found.n_rows)}) {belong} to no cluster."
     return words
 
 
+def _agreement(choice: Any) -> float | None:
+    """How far fits on halves of the rows agree about the clustering that was taken; None where nobody looked."""
+    table = getattr(choice, "table", None) or []
+    value = next((line.get("agreement") for line in table if line.get("is_chosen")), None)
+    return float(value) if isinstance(value, float | np.floating) and np.isfinite(value) else None
+
+
+def _method(data: ReportData, found: Findings) -> str:
+    """How the clusters were found, in a part that opens."""
+    by = "" if data.model is None else f", found by {type(data.model).__name__}"
+    kind = "numbers, sparse" if found.is_sparse else "numbers"
+    what = (
+        f"{counted(found.facts.n_clusters, 'cluster')} in {counted(found.n_rows, 'row')} of {found.n_features:,} {kind}"
+    )
+    return (
+        f'<details class="method"><summary>How they were found</summary><p>{escape(what + by)}.</p>'
+        f"{paragraphs(_reasons(data))}</details>"
+    )
+
+
 def _reasons(data: ReportData) -> list[str]:
     reason = getattr(data.choice, "reason", None)
     if reason:
         return [reason] if isinstance(reason, str) else [str(sentence) for sentence in reason]
-    if hasattr(data.choice, "best") and hasattr(data.choice, "silhouettes"):
-        table = data.choice
-        angle = math.degrees(float(table.max_angles[table.best]))
-        words = f"The angle, {angle:.4g}°, has the best mean silhouette of {len(table.max_angles)} that were tried."
-        return [f"{words} {table.end}".rstrip()]
     changed = _parameters(data.model)
     if data.model is None:
         return []
@@ -140,7 +163,7 @@ def _parameters(model: Any) -> list[tuple[str, str]]:
 def _notes(data: ReportData, found: Findings) -> str:
     facts, notes = found.facts, _new_words(data.notes, " ".join(_reasons(data)))
     n_lost = found.n_rows - len(found.rows)
-    if n_lost:
+    if n_lost and not any("no direction" in note for note in notes):
         notes.append(
             f"{counted(n_lost, 'row')} {'has' if n_lost == 1 else 'have'} no direction (all zeros, or not numbers) and "
             f"{'is' if n_lost == 1 else 'are'} not drawn."
@@ -204,13 +227,24 @@ def _sphere_section(found: Findings, colors: Float64Array) -> Section:
     )
     chips = "".join(
         f'<li><button type="button" class="chip" data-cluster="{k}" aria-pressed="false">{swatch(colors[k])}'
-        f'<b>{facts.names[k]}</b> <span class="count">{facts.sizes[k]:,}</span></button></li>'
+        f'<b>{facts.names[k]}</b>{_words(found, k)} <span class="count">{facts.sizes[k]:,}</span></button></li>'
         for k in np.argsort(-facts.sizes, kind="stable")
     )
+    if facts.n_noise:
+        chips += (
+            f'<li><button type="button" class="chip" data-cluster="{len(facts.names)}" aria-pressed="false">'
+            f'<b>outliers</b> <span class="count">{facts.n_noise:,}</span></button></li>'
+        )
     body = Template(_asset("sphere.html")).substitute(
-        picture=picture, described=escape(described), chips=chips, caption=_caption(atlas)
+        picture=picture, described=escape(described), chips=chips, caption=_caption(atlas) + _flat_caption(found)
     )
     return "sphere", "The rows", body
+
+
+def _words(found: Findings, k: int) -> str:
+    """The words of a cluster's name, where it has one."""
+    words = found.words[k]
+    return f' <span class="words">{escape(words)}</span>' if words else ""
 
 
 def _caption(atlas: Atlas) -> str:
@@ -230,6 +264,21 @@ def _caption(atlas: Atlas) -> str:
     )
 
 
+def _flat_caption(found: Findings) -> str:
+    if found.flat is None:
+        return ""
+    return (
+        f' <span id="flat-words">The flat map is by {escape(found.flat.name)}: of the ten rows nearest to a row, '
+        f"<b>{found.flat.kept:.0%}</b> are among the ten nearest on the map, over {found.flat.n_tested:,} rows.</span>"
+    )
+
+
+def _levels_section(found: Findings) -> Section:
+    body = level_tree(found)
+    hint = '<p class="hint">Coarse groups, the clusters in each, and into how many a finer cut would part them.</p>'
+    return ("levels", "Groups of clusters", hint + body) if body else None
+
+
 def _table_section(found: Findings, colors: Float64Array) -> Section:
     return ("clusters", "The clusters", cluster_table(found, colors)) if len(found.facts.names) else None
 
@@ -239,26 +288,38 @@ def _similarity_section(found: Findings, order: IntArray) -> Section:
     if len(facts.names) < 2:
         return None
     picture = pictures.similarity_picture(facts, order)
-    hint = "Angles between the centres of clusters. Clusters that are near each other stand side by side; dark is near."
+    hint = (
+        "Angles between the centres of clusters. Clusters that are near each other stand side by side, and the tree "
+        "above joins them at their mean angle; dark is near."
+    )
     if len(order) < len(facts.names):
         hint += f" The {len(order)} largest clusters are shown."
     body = f'<p class="hint">{hint}</p>{chart(picture, "Angles between the centres of the clusters, as a matrix")}'
+    body += overlap_table(found)
     return "similarity", "How near the clusters are", body
 
 
 def _silhouette_section(data: ReportData, found: Findings, colors: Float64Array) -> Section:
     facts = found.facts
     labels = np.asarray(data.labels)[found.rows]
+    if len(facts.names) > _MANY_CLUSTERS:
+        return "silhouettes", "How large and how clear the clusters are", f"{_silhouette_hint(facts)}{end_lists(found)}"
     sizes = chart(pictures.sizes_picture(labels, facts, colors), "Number of rows of each cluster, largest first")
     if not facts.n_scored:
         return "sizes", "How large the clusters are", sizes
-    sampled = "" if _all_are_scored(facts) else f" Of {facts.n_scored:,} rows, evenly spaced."
-    hint = (
-        "A silhouette compares a row's mean cosine distance to its own cluster with that to the nearest other one: 1 "
-        f"is at home, 0 is between two, below 0 is nearer to another.{sampled}"
-    )
     scores = chart(pictures.silhouettes_picture(facts, colors), "Silhouettes of the rows by cluster")
-    return "silhouettes", "How well rows belong", f'<p class="hint">{hint}</p><div class="pair">{scores}{sizes}</div>'
+    hint = _silhouette_hint(facts)
+    return "silhouettes", "How well rows belong", f'{hint}<div class="pair">{scores}{sizes}</div>'
+
+
+def _silhouette_hint(facts: ClusterFacts) -> str:
+    if not facts.n_scored:
+        return ""
+    sampled = "" if _all_are_scored(facts) else f" Of {facts.n_scored:,} rows, evenly spaced."
+    return (
+        '<p class="hint">A silhouette compares a row\'s mean cosine distance to its own cluster with that to the '
+        f"nearest other one: 1 is at home, 0 is between two, below 0 is nearer to another.{sampled}</p>"
+    )
 
 
 def _choice_section(data: ReportData) -> Section:
@@ -331,6 +392,15 @@ def _model_section(data: ReportData) -> Section:
         table = small_table(("parameter", "value"), changed) if changed else "<p>All parameters are the defaults.</p>"
         parts.append(f"<div><h3>Parameters of {name}</h3>{table}</div>")
     return ("model", "Model and time", f'<div class="pair">{"".join(parts)}</div>') if parts else None
+
+
+def _privacy(data: ReportData, found: Findings) -> str:
+    """What the page holds of the rows."""
+    beside = (("texts", data.texts), ("ids", data.ids), ("pictures", data.images))
+    held = [word for word, given in beside if given is not None]
+    if not held:
+        return " It holds no texts of the rows."
+    return f" It holds {' and '.join(held)} of {len(found.drawn):,} rows: pass it on as you would those."
 
 
 def _script() -> str:

@@ -18,11 +18,12 @@ from armillary._typing import Float64Array, IntArray
 from armillary.report.atlas import Atlas
 from armillary.report.clusters import ClusterFacts
 from armillary.report.content import RowNames, shortened
+from armillary.report.findings import Findings
 from armillary.report.pictures import view_of
 
 _UNIT = 32767
 # Letters of all words together, and of one word: at least and at most.
-_LETTERS, _FEWEST_LETTERS, _MOST_LETTERS = 3_000_000, 24, 240
+_LETTERS, _FEWEST_LETTERS, _MOST_LETTERS = 8_000_000, 24, 240
 
 
 def payload(
@@ -34,7 +35,7 @@ def payload(
     names: RowNames,
     is_small: npt.NDArray[np.bool_],
 ) -> dict[str, Any]:
-    """What report.js expects; `is_small` tells rows of clusters that are not shown from noise."""
+    """What the script expects; `is_small` tells rows of clusters that are not shown from noise."""
     n_clusters = len(facts.names)
     codes = facts.codes[drawn].astype(np.int64)
     # two colours more than clusters: noise, and clusters too small to show
@@ -62,6 +63,24 @@ def payload(
         "ids": None if names.ids is None else _words([names.id_of(int(row)) for row in numbers]),
         "texts": None if names.texts is None else _words([names.text_of(int(row)) for row in numbers]),
     }
+
+
+def more_payload(found: Findings) -> dict[str, Any]:
+    """What not every page has: words of clusters, membership, a flat map, pictures."""
+    membership, flat = found.membership, found.flat
+    return {
+        "words": found.words,
+        "nNoise": found.facts.n_noise,
+        "membership": None if membership is None else _shares(membership[found.drawn]),
+        "flat": None if flat is None else _base64(np.round(flat.places * _UNIT).astype("<i2")),
+        "flatName": None if flat is None else flat.name,
+        "thumbs": {str(place): address for place, address in found.thumbnails.items()},
+    }
+
+
+def _shares(values: Float64Array) -> str:
+    """Numbers in [0, 1] as bytes 0..254, 255 where there is none."""
+    return _base64(np.where(np.isnan(values), 255, np.round(254.0 * np.nan_to_num(values))).astype(np.uint8))
 
 
 def matrix_payload(facts: ClusterFacts, order: IntArray) -> dict[str, Any]:

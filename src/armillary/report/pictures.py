@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from armillary._typing import Float64Array, IntArray
-from armillary.models.angle_selection import AngleTable
 from armillary.plots import (
     plot_angle_table,
     plot_cluster_sizes,
@@ -22,6 +21,7 @@ from armillary.plots.paper import png_of, svg_of
 from armillary.plots.similarity import similarity_order
 from armillary.report.atlas import Atlas
 from armillary.report.clusters import ClusterFacts
+from armillary.selection.angle_selection import AngleTable
 
 # Clusters whose numbers are written on the sphere, and that have a line in the matrix: the largest.
 MOST_NUMBERS = 60
@@ -75,7 +75,7 @@ def matrix_order(facts: ClusterFacts) -> IntArray:
 
 def similarity_picture(facts: ClusterFacts, order: IntArray) -> str:
     """Angles between centres, as an `<svg>`."""
-    ax = plot_similarity(facts.centers[order], names=facts.names[order].tolist(), is_ordered=False)
+    ax = plot_similarity(facts.centers[order], names=facts.names[order].tolist(), is_ordered=False, has_tree=True)
     return svg_of(ax, "similarity")
 
 

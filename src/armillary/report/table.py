@@ -57,7 +57,7 @@ def _table_line(found: Findings, k: int, color: Float64Array, place: Mapping[int
     other = int(facts.neighbours[k])
     near = "" if other < 0 else f"{facts.names[other]} <small>at {in_degrees(facts.neighbour_angles[k])}</small>"
     cells = [
-        ("th", ' scope="row"', facts.names[k], f"{swatch(color)}<b>{facts.names[k]}</b>"),
+        ("th", ' scope="row"', facts.names[k], f"{swatch(color)}<b>{facts.names[k]}</b>{_words(found, k)}"),
         ("td", "", facts.sizes[k], f"{facts.sizes[k]:,}"),
         ("td", "", facts.sizes[k], percent(facts.sizes[k] / found.n_rows)),
         ("td", "", facts.spreads[k], in_degrees(facts.spreads[k])),
@@ -79,6 +79,11 @@ def _table_line(found: Findings, k: int, color: Float64Array, place: Mapping[int
         )
     )
     return f'<tr data-cluster="{k}">{facts_of_it}{rows}</tr>'
+
+
+def _words(found: Findings, k: int) -> str:
+    words = found.words[k]
+    return f' <span class="words">{escape(words)}</span>' if words else ""
 
 
 def _row_list(found: Findings, chosen: IntArray, place: Mapping[int, int], *, is_doubtful: bool) -> str:

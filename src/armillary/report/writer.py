@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array, IntArray
+from armillary.durable.whole import whole_file
+from armillary.engines.contract import Numbered
+from armillary.engines.select import open_passes
 from armillary.exceptions import InputError, InputTypeError
-from armillary.fitting.passes import Passes
-from armillary.fitting.workers import Workers, thread_count
-from armillary.kernels.select import kernels_for
-from armillary.persistence.whole import whole_file
 from armillary.points import as_points
 from armillary.report.atlas import make_atlas
-from armillary.report.clusters import ClusterFacts, cluster_facts
-from armillary.report.content import ReportData, RowNames, has_direction
+from armillary.report.clusters import ClusterFacts, cluster_facts, largest
+from armillary.report.content import ReportData, RowNames
 from armillary.report.findings import Findings
+from armillary.report.flat_map import make_flat_map
 from armillary.report.page import page
-from armillary.validation import check_integer
+from armillary.validation import check_integer, has_direction
+from armillary.vision.images import thumbnail_address
 
 _WHO = "write_report"
+_MAX_POINTS = 100_000
+_MOST_PICTURES = 400
 # Rows of each cluster that the table names, fewer where there are very many clusters; all of them are drawn.
 _N_NAMED, _N_NAMED_OF_MANY, _MANY_CLUSTERS = 3, 1, 200
 
 
 def write_report(
-    path: str | os.PathLike[str], data: ReportData, *, max_points: int = 100_000, n_threads: int | None = None
+    path: str | os.PathLike[str], data: ReportData, *, max_points: int = _MAX_POINTS, n_threads: int | None = None
 ) -> None:
     """Write a report of a clustering as one HTML file that needs no network and no other file.
 
@@ -66,14 +68,25 @@ def write_report(
         raise InputTypeError(
             f"`data` of {_WHO} must be a ReportData; got {type(data).__name__}. Use ReportData(X, labels)."
         )
-    max_points = check_integer(max_points, "max_points", _WHO, low=1)
-    text = page(data, _findings(data, max_points, n_threads))
+    write_page(path, data, max_points=check_integer(max_points, "max_points", _WHO, low=1), n_threads=n_threads)
+
+
+def write_page(
+    path: str | os.PathLike[str],
+    data: ReportData,
+    *,
+    max_points: int = _MAX_POINTS,
+    n_threads: int | None = None,
+    facts: ClusterFacts | None = None,
+) -> None:
+    """The same, where the facts of all clusters, of the rows with a direction, may be known already."""
+    text = page(data, _findings(data, max_points, n_threads, facts))
     with whole_file(path, _WHO) as stream:
         # a lone surrogate, which text from files can hold, becomes a question mark
         stream.write(text.encode("utf-8", "replace"))
 
 
-def _findings(data: ReportData, max_points: int, n_threads: int | None) -> Findings:
+def _findings(data: ReportData, max_points: int, n_threads: int | None, facts: ClusterFacts | None) -> Findings:
     """Everything that the page says of the rows."""
     matrix = data.matrix()
     labels = data.checked_labels(matrix.shape[0])
@@ -86,9 +99,8 @@ def _findings(data: ReportData, max_points: int, n_threads: int | None) -> Findi
         )
     rows = np.flatnonzero(is_shown)
     points = as_points(matrix if is_shown.all() else matrix[rows], _WHO)
-    with Workers(thread_count(n_threads, _WHO)) as workers:
-        passes = Passes(points, kernels_for("cpu"), workers)
-        facts = cluster_facts(passes, labels[rows])
+    with open_passes(points, n_threads, _WHO) as passes:
+        facts = cluster_facts(passes, labels[rows]) if facts is None else largest(passes, facts)
         n_named = _N_NAMED if len(facts.names) <= _MANY_CLUSTERS else _N_NAMED_OF_MANY
         central = facts.central_rows(n_named)
         doubtful = [
@@ -96,8 +108,11 @@ def _findings(data: ReportData, max_points: int, n_threads: int | None) -> Findi
             for found, near in zip(facts.doubtful_rows(2 * n_named), central, strict=True)
         ]
         drawn = _drawn(points.n_rows, max_points, np.concatenate([*central, *doubtful, np.empty(0, dtype=np.int64)]))
-        over = passes if len(drawn) == points.n_rows else passes.over(replace(points.take(drawn), weights=None))
+        over = passes if len(drawn) == points.n_rows else passes.over(Numbered(drawn))
         atlas = make_atlas(over, facts.centers)
+        flat = make_flat_map(data.map, over, rows[drawn], matrix.shape[0])
+    membership = data.checked_membership()
+    coarse, n_fine = _levels(data, rows, facts)
     return Findings(
         n_rows=matrix.shape[0],
         n_features=matrix.shape[1],
@@ -109,8 +124,45 @@ def _findings(data: ReportData, max_points: int, n_threads: int | None) -> Findi
         central=central,
         doubtful=doubtful,
         names=RowNames.of(data),
+        words=data.cluster_words(facts.names),
         purities=_majorities(data, rows, facts),
+        membership=None if membership is None else membership[rows],
+        coarse=coarse,
+        n_fine=n_fine,
+        flat=flat,
+        thumbnails=_thumbnails(data, rows, drawn, [*central, *doubtful]),
     )
+
+
+def _levels(data: ReportData, rows: IntArray, facts: ClusterFacts) -> tuple[IntArray | None, IntArray | None]:
+    """The coarse group of each cluster, by most of its rows, and how many fine parts it has."""
+    given = {name: np.asarray(labels)[rows] for name, labels in (data.levels or {}).items()}
+    is_member = facts.codes >= 0
+    codes, n = facts.codes[is_member].astype(np.int64), len(facts.names)
+    coarse, n_fine = None, None
+    if "coarse" in given:
+        known, groups = np.unique(given["coarse"][is_member], return_inverse=True)
+        counts = np.zeros((n, len(known)), dtype=np.int64)
+        np.add.at(counts, (codes, groups), 1)
+        coarse = known[counts.argmax(axis=1)] if counts.size else None
+    if "fine" in given:
+        pairs = np.unique(np.column_stack([codes, given["fine"][is_member]]), axis=0)
+        n_fine = np.bincount(pairs[:, 0], minlength=n)
+    return coarse, n_fine
+
+
+def _thumbnails(data: ReportData, rows: IntArray, drawn: IntArray, named: list[IntArray]) -> dict[int, str]:
+    """Small pictures of the rows that the table names, and of others evenly spaced, by place among those drawn."""
+    if data.images is None:
+        return {}
+    paths = list(data.images)
+    place = {int(row): number for number, row in enumerate(drawn)}
+    first = [int(row) for part in named for row in part]
+    others = [
+        int(drawn[number]) for number in np.arange(min(len(drawn), _MOST_PICTURES)) * len(drawn) // _MOST_PICTURES
+    ]
+    chosen = list(dict.fromkeys([*first, *others]))[:_MOST_PICTURES]
+    return {place[row]: thumbnail_address(paths[int(rows[row])]) for row in chosen if paths[int(rows[row])]}
 
 
 def _drawn(n_rows: int, max_points: int, named: IntArray) -> npt.NDArray[np.int64]:

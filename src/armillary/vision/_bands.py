@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from armillary.fitting.workers import Workers
+from armillary.workers import Workers
 
 BAND = 32
 

@@ -6,7 +6,6 @@ the z axis, is the point z ((u - cx) / fx, (v - cy) / fy, 1).
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,19 +17,32 @@ import numpy.typing as npt
 from armillary._typing import Float64Array, FloatArray
 from armillary.exceptions import InputError, InputTypeError, ParameterError
 from armillary.validation import check_choice, check_integer, check_number, check_positive
+from armillary.vision.camera_files import FIELDS, read_fields
+from armillary.vision.sensors import Sensor
 
 # metres; nothing a depth camera measures lies outside, and inside no square of an inverse depth vanishes or overflows
 NEAREST, FARTHEST = 1e-4, 1e5
 # of intrinsics, for the same reason
 _MOST = 1e6
 
-_FIELDS = ("fx", "fy", "cx", "cy", "width", "height")
 # fx, fy, cx, cy of the TUM RGB-D benchmark; "default" is what its authors advise for depth registered to colour
 _TUM = {
     "default": (525.0, 525.0, 319.5, 239.5),
     "freiburg1": (517.3, 516.5, 318.6, 255.3),
     "freiburg2": (520.9, 521.0, 325.1, 249.7),
     "freiburg3": (535.4, 539.2, 320.1, 247.6),
+}
+
+# fx, fy, cx, cy, width, height as the makers or many calibrations give them, and the kind of sensor
+PRESETS: dict[str, tuple[float, float, float, float, int, int, Sensor]] = {
+    "kinect": (525.0, 525.0, 319.5, 239.5, 640, 480, Sensor.structured_light()),
+    "kinect_v2": (365.5, 365.5, 254.9, 205.4, 512, 424, Sensor.time_of_flight(far=4.5)),
+    "azure": (504.0, 504.0, 320.0, 328.0, 640, 576, Sensor.time_of_flight(far=5.5)),
+    "realsense_d415": (461.0, 461.0, 319.5, 239.5, 640, 480, Sensor.stereo(0.055, 461.0)),
+    "realsense_d435": (385.0, 385.0, 319.5, 239.5, 640, 480, Sensor.stereo(0.050, 385.0)),
+    "realsense_d455": (385.0, 385.0, 319.5, 239.5, 640, 480, Sensor.stereo(0.095, 385.0)),
+    "iphone": (213.0, 213.0, 127.5, 95.5, 256, 192, Sensor.phone_lidar()),
+    "tof": (266.3, 266.3, 159.5, 119.5, 320, 240, Sensor.time_of_flight()),
 }
 
 
@@ -49,6 +61,8 @@ class Camera:
     depth_scale : float, default=1000.0
         What an integer depth image has for one metre: 1000 for millimetres, 5000 for the TUM benchmark. Depth in
         floating point is in metres already.
+    sensor : Sensor, optional
+        What is known of its noise, for the trust in normals far away. The presets have one.
 
     Examples
     --------
@@ -65,6 +79,7 @@ class Camera:
     width: int
     height: int
     depth_scale: float = field(default=1000.0, kw_only=True)
+    sensor: Sensor | None = field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("fx", "fy", "depth_scale"):
@@ -81,8 +96,20 @@ class Camera:
 
     @classmethod
     def kinect(cls) -> Camera:
-        """The nominal Kinect or Xtion, 640 x 480, depth in millimetres."""
-        return cls(525.0, 525.0, 319.5, 239.5, 640, 480)
+        """The nominal Kinect v1 or Xtion, 640 x 480, depth in millimetres."""
+        return cls(525.0, 525.0, 319.5, 239.5, 640, 480, sensor=Sensor.structured_light())
+
+    @classmethod
+    def preset(cls, name: str) -> Camera:
+        """A nominal camera by name, for recordings without a calibration; depth is in millimetres.
+
+        "kinect" (v1, Xtion), "kinect_v2", "azure" (narrow, unbinned), "realsense_d415", "realsense_d435",
+        "realsense_d455" (640 x 480), "iphone" (LiDAR of Record3D, 256 x 192) and "tof" (a time-of-flight camera of
+        320 x 240 pixels and 62 degrees).
+        """
+        check_choice(name, "name", "Camera.preset", PRESETS)
+        fx, fy, cx, cy, width, height, sensor = PRESETS[name]
+        return cls(fx, fy, cx, cy, width, height, sensor=sensor)
 
     @classmethod
     def tum(cls, sequence: str = "default") -> Camera:
@@ -92,7 +119,7 @@ class Camera:
         the calibrated ones.
         """
         check_choice(sequence, "sequence", "Camera.tum", _TUM)
-        return cls(*_TUM[sequence], 640, 480, depth_scale=5000.0)
+        return cls(*_TUM[sequence], 640, 480, depth_scale=5000.0, sensor=Sensor.structured_light())
 
     @classmethod
     def from_field_of_view(cls, width: int, height: int, angle: float, *, depth_scale: float = 1000.0) -> Camera:
@@ -105,20 +132,22 @@ class Camera:
         return cls(focal, focal, 0.5 * (width - 1), 0.5 * (height - 1), width, height, depth_scale=depth_scale)
 
     @classmethod
-    def from_file(cls, path: str | Path, name: str | None = None) -> Camera:
-        """A camera from JSON.
+    def from_file(cls, path: str | Path, name: str | None = None, *, size: tuple[int, int] | None = None) -> Camera:
+        """A camera from a file: JSON, YAML or text.
 
-        The file is an object with `fx`, `fy`, `cx`, `cy`, `width`, `height` and perhaps `depth_scale`; other fields
-        are passed over. It may also hold several such objects by name: `name` then says which, unless all are equal.
-        In place of the first four there may be `intrinsic_matrix`, nine numbers column by column as Open3D writes them.
+        JSON is an object with `fx`, `fy`, `cx`, `cy`, `width`, `height` and perhaps `depth_scale`; other fields are
+        passed over. It may also hold several such objects by name: `name` then says which, unless all are equal. In
+        place of the first four there may be `intrinsic_matrix`, nine numbers column by column as Open3D writes them, or
+        `K` of a ROS camera_info, which may be YAML too (the extra "vision"). Text files are those of ScanNet and TUM:
+        "fx_depth = ...", a matrix, or "fx fy cx cy"; `size` (width, height) is for those that do not tell it.
         """
-        found = _read_object(Path(path))
+        found = read_fields(Path(path), size, "Camera.from_file")
         if name is None and _has_intrinsics(found):
             return _from_object(found, path)
         cameras = {key: value for key, value in found.items() if isinstance(value, dict) and _has_intrinsics(value)}
         if not cameras:
             raise InputError(
-                f"Camera.from_file needs the fields {', '.join(_FIELDS)}; {path} has "
+                f"Camera.from_file needs the fields {', '.join(FIELDS)}; {path} has "
                 f"{', '.join(sorted(found)[:8]) or 'none'}. Add the missing ones."
             )
         if name is not None:
@@ -192,9 +221,12 @@ class Camera:
             )
         return image
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, Any]:
         """The fields as plain numbers, in the form that `from_file` reads."""
-        return asdict(self)
+        found = asdict(self)
+        if self.sensor is None:
+            del found["sensor"]
+        return found
 
 
 def check_camera(camera: Any, who: str) -> Camera:
@@ -207,25 +239,8 @@ def check_camera(camera: Any, who: str) -> Camera:
     )
 
 
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text())
-    except OSError as error:
-        raise InputError(f"Camera.from_file cannot read {path}: {error.strerror}. Check the path.") from error
-    except ValueError as error:
-        raise InputError(
-            f"Camera.from_file needs JSON; {path} is not: {error}. Write the intrinsics as JSON."
-        ) from None
-    if not isinstance(found, dict):
-        raise InputError(
-            f"Camera.from_file needs a JSON object with the fields {', '.join(_FIELDS)}; {path} holds a "
-            f"{type(found).__name__}. Write the intrinsics by name."
-        )
-    return found
-
-
 def _has_intrinsics(found: dict[str, Any]) -> bool:
-    return "intrinsic_matrix" in found or any(name in found for name in _FIELDS[:4])
+    return "intrinsic_matrix" in found or any(name in found for name in FIELDS[:4])
 
 
 def _from_object(found: dict[str, Any], path: str | Path) -> Camera:
@@ -238,9 +253,10 @@ def _from_object(found: dict[str, Any], path: str | Path) -> Camera:
                 "Or give fx, fy, cx and cy."
             )
         values |= {"fx": matrix[0], "fy": matrix[4], "cx": matrix[6], "cy": matrix[7]}
-    missing = [name for name in _FIELDS if name not in values]
+    missing = [name for name in FIELDS if name not in values]
     if missing:
         raise InputError(
-            f"Camera.from_file needs the fields {', '.join(_FIELDS)}; {path} lacks {', '.join(missing)}. Add them."
+            f"Camera.from_file needs the fields {', '.join(FIELDS)}; {path} lacks {', '.join(missing)}. Add them."
         )
-    return Camera(**{name: values[name] for name in (*_FIELDS, "depth_scale") if name in values})
+    sensor = Sensor(**values["sensor"]) if isinstance(values.get("sensor"), dict) else None
+    return Camera(**{name: values[name] for name in (*FIELDS, "depth_scale") if name in values}, sensor=sensor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from armillary.exceptions import InputError
 from armillary.palette import COLOR_TABLE, color_numbers
+from armillary.validation import check_number
 from armillary.vision.regions import check_label_image
 
 Colors = npt.NDArray[np.uint8]  # (H, W, 3)
@@ -17,9 +19,146 @@ _LIGHTEST, _DARKEST = 245.0, 40.0  # of depth: black is for what is missing
 _NEAR_SHARE, _FAR_SHARE = 0.02, 0.98
 
 
-def color_labels(labels: Any) -> Colors:
-    """Labels (H, W) as colours: an id has the same colour in every frame, missing pixels (-1) are black."""
-    return COLOR_TABLE[color_numbers(check_label_image(labels, "color_labels"))]
+def color_labels(labels: Any, table: Any = None) -> Colors:
+    """Labels (H, W) as colours: an id has the same colour in every frame, missing pixels (-1) are black.
+
+    `table` (n, 3), uint8, has the colour of each id, e.g. that of `DirectionColors`; by default ids take the twelve
+    colours of the palette in turn.
+    """
+    image = check_label_image(labels, "color_labels")
+    if table is None:
+        return COLOR_TABLE[color_numbers(image)]
+    colors = np.asarray(table, dtype=np.uint8).reshape(-1, 3)
+    if image.size and image.max() >= len(colors):
+        raise InputError(
+            f"`table` of color_labels must have a colour for every label; it has {len(colors)}, and there is a label "
+            f"{image.max()}. Add the frame to the DirectionColors first."
+        )
+    return np.concatenate([colors, np.zeros((1, 3), np.uint8)])[image]  # -1 is the last one
+
+
+class DirectionColors:
+    """Colours of ids by their directions: walls of one direction look alike, and no two ids share a colour.
+
+    The hue is the azimuth of a direction, the lightness its height: what faces up, as floors, is light, what faces down
+    is dark. A colour nearer than a clear step to one that is taken moves to the nearest that is free. Colours are given
+    once and stay. Directions are best given in one frame of coordinates, that of the first camera or of the world.
+
+    Attributes
+    ----------
+    table : array of shape (n, 3), uint8
+        The colour of each id so far.
+
+    Examples
+    --------
+    >>> from armillary.vision import DirectionColors
+    >>> colors = DirectionColors()
+    >>> colors.add([0, 2], [[0.0, -1.0, 0.0], [0.0, 0.0, -1.0]])
+    >>> colors.table.shape
+    (3, 3)
+    """
+
+    def __init__(self) -> None:
+        self._colors: dict[int, npt.NDArray[np.uint8]] = {}
+
+    @property
+    def table(self) -> Colors:
+        """(n, 3); black for ids that were not given yet."""
+        found = np.zeros((1 + max(self._colors, default=-1), 3), dtype=np.uint8)
+        for number, color in self._colors.items():
+            found[number] = color
+        return found
+
+    def add(self, ids: Any, directions: Any) -> None:
+        """Give ids (K,) that are new a colour by their directions (K, 3), with y down."""
+        for number, direction in zip(ids, np.asarray(directions, dtype=np.float64), strict=True):
+            if int(number) not in self._colors:
+                self._colors[int(number)] = self._free(direction)
+
+    def _free(self, direction: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
+        # of many ids the newest are kept apart: the eye tells a few dozen colours
+        taken = np.array(list(self._colors.values())[-_KEPT_APART:]).reshape(-1, 3)
+        known = _oklab(taken)
+        wanted = _direction_lch(direction)
+        candidates = _oklch_bytes(wanted + _SHIFTS)
+        places = _oklab(candidates)
+        gaps = np.linalg.norm(places[:, None] - known[None], axis=2).min(axis=1, initial=np.inf)
+        is_clear = np.flatnonzero(gaps >= _CLEAR_STEP)
+        best = is_clear[0] if len(is_clear) else int(gaps.argmax())
+        return candidates[best]
+
+
+# in OKLab: a step that is seen at once, and how many colours are held against a new one
+_CLEAR_STEP, _KEPT_APART = 0.09, 24
+
+
+def _shifts() -> npt.NDArray[np.float64]:
+    """Changes of lightness, chroma and hue, the small ones first."""
+    grid = [
+        (lightness, chroma, hue)
+        for lightness in (0.0, 0.12, -0.12, 0.22, -0.22)
+        for chroma in (0.0, -0.05, 0.04)
+        for hue in np.radians([0.0, 20.0, -20.0, 40.0, -40.0, 70.0, -70.0, 110.0, -110.0, 160.0])
+    ]
+    return np.array(sorted(grid, key=lambda one: abs(one[0]) + abs(one[1]) + 0.12 * abs(one[2])))
+
+
+_SHIFTS = _shifts()
+
+
+def _direction_lch(direction: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Lightness, chroma and hue of a direction with y down."""
+    x, y, z = direction / max(float(np.linalg.norm(direction)), 1e-12)
+    return np.array([0.62 - 0.2 * y, 0.13 * math.sqrt(max(0.25, 1.0 - y * y)), math.atan2(z, x) + 0.7])
+
+
+def _oklch_bytes(lch: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
+    """Colours (n, 3) of lightness, chroma and hue, those outside of a screen's reach clipped (Ottosson 2020)."""
+    lightness = np.clip(lch[:, 0], 0.25, 0.92)
+    a, b = lch[:, 1] * np.cos(lch[:, 2]), lch[:, 1] * np.sin(lch[:, 2])
+    cones = np.stack([lightness, a, b], axis=1) @ _LAB_TO_CONES.T
+    linear = np.clip((cones**3) @ _CONES_TO_RGB.T, 0.0, 1.0)
+    bent = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1.0 / 2.4) - 0.055)
+    return np.rint(255.0 * bent).astype(np.uint8)
+
+
+def _oklab(colors: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+    """OKLab (n, 3) of colours (n, 3) from 0 to 255."""
+    bent = colors.astype(np.float64) / 255.0
+    linear = np.where(bent <= 0.04045, bent / 12.92, ((bent + 0.055) / 1.055) ** 2.4)
+    return np.asarray(np.cbrt(linear @ np.linalg.inv(_CONES_TO_RGB).T) @ np.linalg.inv(_LAB_TO_CONES).T)
+
+
+_LAB_TO_CONES = np.array(
+    [[1.0, 0.3963377774, 0.2158037573], [1.0, -0.1055613458, -0.0638541728], [1.0, -0.0894841775, -1.2914855480]]
+)
+_CONES_TO_RGB = np.array(
+    [
+        [4.0767416621, -3.3077115913, 0.2309699292],
+        [-1.2684380046, 2.6097574011, -0.3413193965],
+        [-0.0041960863, -0.7034186147, 1.7076147010],
+    ]
+)
+
+
+def overlay(colors: Any, labels: Any, table: Any = None, *, opacity: float = 0.5) -> Colors:
+    """Labels (H, W) in colours over an image (H, W, 3), uint8, of the same view; missing pixels show it alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.vision import overlay
+    >>> overlay(np.full((1, 2, 3), 100, np.uint8), [[0, -1]], [[200, 0, 0]]).tolist()
+    [[[150, 50, 50], [100, 100, 100]]]
+    """
+    picture, image = np.asarray(colors), check_label_image(labels, "overlay")
+    if picture.dtype != np.uint8 or picture.shape != (*image.shape, 3):
+        raise InputError(
+            f"`colors` of overlay must be uint8 of shape {(*image.shape, 3)}, as the labels; got {picture.dtype} of "
+            f"shape {picture.shape}. Register colour to depth first."
+        )
+    share = check_number(opacity, "opacity", "overlay", low=0.0, high=1.0) * (image >= 0)[..., None]
+    return np.asarray(np.rint((1.0 - share) * picture + share * color_labels(image, table)).astype(np.uint8))
 
 
 def color_normals(vectors: Any) -> Colors:

@@ -135,14 +135,14 @@ def _places(path: Path, key: str | None) -> list[_Place]:
 def _folder(folder: Path, key: str | None) -> list[_Place]:
     images = [path for path in folder.iterdir() if path.suffix.lower() in IMAGE_ENDINGS and not _is_hidden(path)]
     if images:
-        return [_Place(path, path.stem) for path in sorted(images, key=_natural)]
+        return [_Place(path, path.stem) for path in sorted(images, key=natural_order)]
     if (folder / "depth.txt").is_file():
         return _list(folder / "depth.txt")
     if (folder / "depth").is_dir():
         return _folder(folder / "depth", key)
     arrays = [path for path in folder.iterdir() if path.suffix.lower() in _ARRAYS and not _is_hidden(path)]
     if arrays:
-        return [place for path in sorted(arrays, key=_natural) for place in _array(path, key)]
+        return [place for path in sorted(arrays, key=natural_order) for place in _array(path, key)]
     raise InputError(f"'{folder}' has no frames: no image, no list depth.txt, no folder depth. {_GIVE}")
 
 
@@ -150,7 +150,7 @@ def _is_hidden(path: Path) -> bool:
     return path.name.startswith(".")
 
 
-def _natural(path: Path) -> list[tuple[int, str]]:
+def natural_order(path: Path) -> list[tuple[int, str]]:
     """Numbers in names by their value: frame2 before frame10."""
     parts = re.split(r"(\d+)", path.name)
     return [(int(part), part) if part.isdigit() else (-1, part) for part in parts]

@@ -5,6 +5,7 @@ Every file appears whole or not at all: it is written beside its place and moved
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import math
@@ -18,11 +19,11 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from armillary.durable.whole import whole_file
 from armillary.exceptions import InputError, MissingExtraError
 from armillary.palette import COLOR_TABLE, color_numbers
-from armillary.persistence.whole import whole_file
 from armillary.validation import check_path, check_positive
-from armillary.vision.coloring import Colors
+from armillary.vision.coloring import Colors, color_labels
 from armillary.vision.regions import LabelImage, check_label_image
 
 PathLike = str | os.PathLike[str]
@@ -57,6 +58,24 @@ def read_id_image(path: PathLike) -> LabelImage:
     if pixels.dtype.kind not in "ui":
         raise InputError(f"{who} reads images that write_id_image wrote; '{path}' holds {pixels.dtype}.")
     return pixels.astype(np.int32) - 1
+
+
+def thumbnail_address(path: PathLike, size: int = 72) -> str:
+    """A small copy of a picture as the address of a JPEG, `data:image/jpeg;base64,...`, for pages of one file."""
+    who = "thumbnail_address"
+    pillow = _pillow(who)
+    try:
+        with pillow.open(check_path(path, who)) as image:
+            image.draft("RGB", (size, size))
+            small = image.convert("RGB")
+            small.thumbnail((size, size))
+    except FileNotFoundError:
+        raise InputError(f"The picture '{path}' is not there. Check the path, or leave the pictures out.") from None
+    except (OSError, ValueError, pillow.UnidentifiedImageError, pillow.DecompressionBombError) as error:
+        raise InputError(f"The picture '{path}' cannot be read ({error}). Leave its path empty.") from error
+    content = io.BytesIO()
+    small.save(content, "JPEG", quality=70)
+    return "data:image/jpeg;base64," + base64.b64encode(content.getvalue()).decode("ascii")
 
 
 def _pixels(path: PathLike, who: str) -> npt.NDArray[Any]:
@@ -94,9 +113,15 @@ def _pixels(path: PathLike, who: str) -> npt.NDArray[Any]:
 # ------------------------------------------------------------------------------------------------------- writing
 
 
-def write_label_image(path: PathLike, labels: Any) -> None:
-    """Write labels (H, W) as a PNG in colours: an id has its colour in every frame, missing pixels (-1) are black."""
+def write_label_image(path: PathLike, labels: Any, table: Any = None) -> None:
+    """Write labels (H, W) as a PNG in colours: an id has its colour in every frame, missing pixels (-1) are black.
+
+    `table` (n, 3), uint8, has the colour of each id, as in `color_labels`.
+    """
     image = check_label_image(labels, "write_label_image")
+    if table is not None:
+        _write_png(path, _pillow("write_label_image").fromarray(color_labels(image, table)))
+        return
     picture = _pillow("write_label_image").fromarray(color_numbers(image), mode="P")
     picture.putpalette(COLOR_TABLE.ravel().tolist())
     _write_png(path, picture)
@@ -114,24 +139,68 @@ def write_id_image(path: PathLike, labels: Any) -> None:
     _write_png(path, _pillow(who).fromarray((image + 1).astype(np.uint16)))
 
 
+def read_color_image(path: PathLike) -> Colors:
+    """Red, green and blue (H, W, 3), uint8, of an image file."""
+    pillow = _pillow("read_color_image")
+    try:
+        with pillow.open(check_path(path, "read_color_image")) as image:
+            return np.array(image.convert("RGB"))
+    except (OSError, SyntaxError, ValueError, EOFError) as error:
+        raise InputError(f"'{path}' cannot be read as an image: {error}. Give a PNG or JPEG file.") from None
+
+
+def legend_image(ids: Any, table: Any, words: Any) -> Colors:
+    """A picture of the colours of ids (K,), each with a word or two beside it."""
+    from PIL import ImageDraw
+
+    height, width = 18, 320
+    picture = _pillow("legend_image").new("RGB", (width, max(1, len(ids)) * height + 8), "white")
+    draw, colors = ImageDraw.Draw(picture), np.asarray(table)
+    for place, (number, word) in enumerate(zip(ids, words, strict=True)):
+        top = 4 + place * height
+        draw.rectangle((6, top + 2, 34, top + height - 3), fill=tuple(int(value) for value in colors[number]))
+        draw.text((42, top + 3), f"{number}  {word}", fill=(40, 46, 58))
+    return np.array(picture)
+
+
 def write_image(path: PathLike, colors: Colors) -> None:
     """Write red, green and blue (H, W, 3), uint8, as a PNG."""
     _write_png(path, _pillow("write_image").fromarray(colors))
 
 
 def _write_png(path: PathLike, picture: Any) -> None:
+    with whole_file(path) as stream:
+        stream.write(_png(picture))
+
+
+def png_bytes(colors: Colors) -> bytes:
+    """Red, green and blue (H, W, 3), uint8, as the content of a PNG file."""
+    return _png(_pillow("png_bytes").fromarray(colors))
+
+
+def _png(picture: Any) -> bytes:
     content = io.BytesIO()
     picture.save(content, format="PNG", compress_level=3)  # a third larger than level 6, in half the time
-    with whole_file(path) as stream:
-        stream.write(content.getvalue())
+    return content.getvalue()
 
 
 # ---------------------------------------------------------------------------------------------------- animations
 
 
 def has_ffmpeg() -> bool:
-    """Whether MP4 files can be written: a program `ffmpeg` is found."""
-    return shutil.which("ffmpeg") is not None
+    """Whether MP4 files can be written: a program `ffmpeg` is found, or the extra "mp4" is installed."""
+    return _ffmpeg() is not None
+
+
+def _ffmpeg() -> str | None:
+    """The encoder: a program of the system, or that of imageio-ffmpeg, which is FFmpeg with x264 under the GPL."""
+    found = shutil.which("ffmpeg")
+    if found is None:
+        with contextlib.suppress(ImportError, RuntimeError):  # the package may have come without a program
+            import imageio_ffmpeg
+
+            return str(imageio_ffmpeg.get_ffmpeg_exe())
+    return found
 
 
 class Animation:
@@ -251,7 +320,7 @@ def _start_ffmpeg(path: str, height: int, width: int, rate: float) -> subprocess
     source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{rate:g}", "-i", "-"]
     # the usual players want even sizes and this layout of colours
     target = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", "-movflags", "+faststart", "-f", "mp4"]
-    command = ["ffmpeg", "-loglevel", "error", "-y", *source, *target, path]
+    command = [_ffmpeg() or "ffmpeg", "-loglevel", "error", "-y", *source, *target, path]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
@@ -262,3 +331,31 @@ def _pillow(who: str) -> Any:
     except ImportError as error:
         raise MissingExtraError.of(who, "Pillow", "vision") from error
     return Image
+
+
+# ----------------------------------------------------------------------------------------------------- thumbnails
+
+_MOST_PIXELS = 40_000_000
+
+
+def thumbnail_png(content: bytes, side: int = 160) -> bytes:
+    """A small PNG of an image from anywhere (png, jpeg or webp), drawn anew: nothing else of the file is kept."""
+    who = "thumbnail_png"
+    pillow = _pillow(who)
+    try:
+        with pillow.open(io.BytesIO(content), formats=("PNG", "JPEG", "WEBP")) as image:
+            if image.width * image.height > _MOST_PIXELS:
+                raise InputError(
+                    f"{who} takes images of up to {_MOST_PIXELS:,} pixels; got {image.width} x {image.height}."
+                )
+            image.thumbnail((side, side))
+            drawn = io.BytesIO()
+            pillow.fromarray(np.array(image.convert("RGB"))).save(drawn, "PNG")
+            return drawn.getvalue()
+    except InputError:
+        raise
+    except Exception as error:
+        # damaged files raise anything
+        raise InputError(
+            f"{who} takes a whole png, jpeg or webp image; this is none: {type(error).__name__}."
+        ) from None

@@ -66,11 +66,7 @@ class Manhattan:
         ([0, 0, 0, -1], [0, 0])
         """
         who = "Manhattan.of"
-        vectors = np.asarray(unit_rows(directions, who, what="directions"), dtype=np.float64)
-        if vectors.shape[1] != 3:
-            raise InputError(f"`directions` of {who} must have 3 columns; got {vectors.shape[1]}. Give normals.")
-        given = check_sample_weight(weights, len(vectors), who, "weights")
-        shares = np.full(len(vectors), 1.0 / len(vectors)) if given is None else given / given.sum()
+        vectors, shares = checked_directions(directions, weights, who)
         limit = math.cos(min(check_angle(tolerance, "tolerance", who), 0.25 * math.pi))
         if max_frames is not None:
             check_integer(max_frames, "max_frames", who, low=1, hint="None finds all.")
@@ -90,6 +86,23 @@ class Manhattan:
         signs[frame_ids < 0] = 0
         held = np.array([shares[frame_ids == number].sum() for number in range(len(frames))])
         return cls(np.array(frames).reshape(-1, 3, 3), frame_ids, axes, signs, held)
+
+
+def checked_directions(directions: Any, weights: Any, who: str) -> tuple[Float64Array, Float64Array]:
+    """Unit directions (K, 3), and their shares (K,), which sum to one."""
+    vectors = np.asarray(unit_rows(directions, who, what="directions"), dtype=np.float64)
+    if vectors.shape[1] != 3:
+        raise InputError(f"`directions` of {who} must have 3 columns; got {vectors.shape[1]}. Give normals.")
+    given = check_sample_weight(weights, len(vectors), who, "weights")
+    return vectors, np.full(len(vectors), 1.0 / len(vectors)) if given is None else given / given.sum()
+
+
+def checked_direction(direction: Any, name: str, who: str) -> Float64Array:
+    """One unit vector (3,)."""
+    found = np.asarray(unit_rows([direction], who, what=name), dtype=np.float64)
+    if found.shape != (1, 3):
+        raise InputError(f"`{name}` of {who} must have 3 numbers; got {found.shape[1]}. Give one direction.")
+    return found[0]
 
 
 def _best_frame(

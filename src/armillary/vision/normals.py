@@ -16,18 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary.exceptions import InputError, ParameterError
-from armillary.fitting.workers import Workers, thread_count
 from armillary.validation import check_choice, check_integer, check_positive
 from armillary.vision._bands import over_rows
 from armillary.vision.camera import Camera
 from armillary.vision.smoothing import (
-    GUIDED_EDGE,
-    GUIDED_RADIUS,
     SMOOTHINGS,
-    guided,
     inverse_depth,
     smooth_normals,
+    smoothed,
 )
+from armillary.workers import Workers, thread_count
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +40,7 @@ class Normals:
 
         `step` takes every `step`-th pixel of every `step`-th row only.
         """
-        from armillary.kernels.cpu import depth as kernels  # numba loads when first needed
+        from armillary.kernels.images import depth as kernels  # numba loads when first needed
 
         step = check_integer(step, "step", "Normals.rows", low=1)
         vectors, is_valid = self.vectors[::step, ::step], self.is_valid[::step, ::step]
@@ -53,7 +51,7 @@ class Normals:
 
     def image_of(self, values: Any, missing: Any = -1) -> npt.NDArray[Any]:
         """An image (H, W) of one value for each of `rows()`, with `missing` elsewhere."""
-        from armillary.kernels.cpu import depth as kernels
+        from armillary.kernels.images import depth as kernels
 
         found, n_rows = np.asarray(values), int(np.count_nonzero(self.is_valid))
         if found.shape != (n_rows,):
@@ -141,7 +139,7 @@ def estimate_normals(
     with Workers(thread_count(n_threads, who)) as workers:
         w = inverse_depth(depth, camera, who, workers)
         if smoothing == "guided":
-            w = guided(w, GUIDED_RADIUS, GUIDED_EDGE, workers)
+            w = smoothed(w, camera, None, None, workers)
         found = _normals(w, camera, radius, max_depth_jump, workers)
     if smoothing in ("bilateral", "total_variation"):
         return Normals(
@@ -151,7 +149,7 @@ def estimate_normals(
 
 
 def _normals(w: npt.NDArray[Any], camera: Camera, radius: int, jump: float, workers: Workers) -> Normals:
-    from armillary.kernels.cpu import depth as kernels
+    from armillary.kernels.images import depth as kernels
 
     vectors, is_valid = np.empty((*w.shape, 3), dtype=np.float32), np.empty(w.shape, dtype=np.bool_)
 

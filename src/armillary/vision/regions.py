@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from armillary._typing import IntArray
 from armillary.exceptions import InputError
@@ -46,9 +45,19 @@ def clean_regions(labels: Any, min_region: int) -> LabelImage:
     least = check_integer(min_region, "min_region", who, low=0, hint="It is a number of pixels; 0 cleans nothing.")
     if least <= 1 or image.size == 0:
         return image.copy()
-    regions, names = _regions(image)
-    is_large = np.bincount(regions.ravel(), minlength=len(names)) >= least
-    return _names_by_border(names, is_large, *_borders(regions))[regions]
+    return cleaned_and_counted(image, least)[0]
+
+
+def cleaned_and_counted(image: LabelImage, least: int) -> tuple[LabelImage, npt.NDArray[np.int64]]:
+    """`clean_regions`, and how many pixels then have each label from 0 on."""
+    runs, cleaned = _Runs.of(image), image.copy()
+    is_large, names = runs.sizes >= least, runs.names
+    is_large[0] = True  # the missing pixels
+    if not is_large.all():
+        names = _names_by_border(names, is_large, *runs.borders(~is_large))
+        runs.rename(names, cleaned)
+    is_there = names >= 0
+    return cleaned, np.bincount(names[is_there], runs.sizes[is_there]).astype(np.int64)
 
 
 def check_label_image(labels: Any, who: str) -> LabelImage:
@@ -66,38 +75,56 @@ def check_label_image(labels: Any, who: str) -> LabelImage:
     return image.astype(np.int32, copy=False)
 
 
-def _regions(image: LabelImage) -> tuple[npt.NDArray[np.int32], LabelImage]:
-    """The region of each pixel (H, W), 0 for missing ones, and the label of each region (R,).
+@dataclass(frozen=True, eq=False)
+class _Runs:
+    """Runs of one label in the lines of an image, and the regions that they make."""
 
-    Runs of one label in a line are the nodes of a graph, and runs that touch in the next line its edges: far fewer
-    than pixels.
-    """
-    is_start = np.ones(image.shape, dtype=np.bool_)
-    np.not_equal(image[:, 1:], image[:, :-1], out=is_start[:, 1:])
-    runs = np.cumsum(is_start, dtype=np.int32).reshape(image.shape) - 1
-    labels = image[is_start]
-    # two runs of one label that touch do so first where one of them starts
-    touches = (image[1:] == image[:-1]) & (is_start[1:] | is_start[:-1])
-    above, below = runs[:-1][touches], runs[1:][touches]
-    graph = coo_array((np.ones(len(above), dtype=np.bool_), (above, below)), shape=(len(labels), len(labels)))
-    n_parts, parts = connected_components(graph, directed=False)
-    names = np.empty(n_parts, dtype=np.int32)
-    names[parts] = labels
-    is_there = names >= 0
-    numbers = np.where(is_there, np.cumsum(is_there), 0).astype(np.int32)
-    return numbers[parts][runs], np.concatenate([np.array([-1], dtype=np.int32), names[is_there]])
+    firsts: npt.NDArray[np.int32]  # (n,) columns
+    lasts: npt.NDArray[np.int32]  # (n,) not in the run
+    starts: npt.NDArray[np.int64]  # (H + 1,) of each line among the runs
+    numbers: npt.NDArray[np.int32]  # (n,) the region of each, 0 for missing pixels
+    names: LabelImage  # (R,) the label of each region
+    sizes: npt.NDArray[np.int64]  # (R,) and its pixels
 
+    @classmethod
+    def of(cls, image: LabelImage) -> _Runs:
+        from armillary.kernels.images import regions as kernels  # numba loads when first needed
 
-def _borders(regions: npt.NDArray[np.int32]) -> tuple[IntArray, IntArray, IntArray]:
-    """Pairs of regions that touch, each pair in both orders, and how many pixel edges they share."""
-    pairs = []
-    for one, other in ((regions[:, :-1], regions[:, 1:]), (regions[:-1], regions[1:])):
-        touches = (one != other) & (one > 0) & (other > 0)
-        pairs.append(np.stack([one[touches], other[touches]]).astype(np.int64))
-    ones, others = np.concatenate([*pairs, *(pair[::-1] for pair in pairs)], axis=1)
-    n_regions = int(regions.max(initial=0)) + 1
-    keys, lengths = np.unique(ones * n_regions + others, return_counts=True)
-    return keys // n_regions, keys % n_regions, lengths
+        whole, room = np.ascontiguousarray(image), 1 << 14
+        while True:
+            firsts, lasts, labels = (np.empty(room, dtype=np.int32) for _ in range(3))
+            starts = np.empty(len(whole) + 1, dtype=np.int64)
+            n_runs = kernels.find_runs(whole, firsts, lasts, labels, starts)
+            if n_runs <= room:
+                break
+            room = n_runs
+        firsts, lasts, labels, numbers = firsts[:n_runs], lasts[:n_runs], labels[:n_runs], np.empty(n_runs, np.int32)
+        names, sizes = kernels.join_runs(firsts, lasts, labels, starts, numbers)
+        return cls(firsts, lasts, starts, numbers, names, sizes)
+
+    def borders(self, is_small: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray, IntArray]:
+        """Pairs of regions that touch, each pair in both orders, and how many pixel edges they share.
+
+        Without those of two large regions, which stay as they are.
+        """
+        from armillary.kernels.images import regions as kernels
+
+        found = np.empty((1 << 12, 3), dtype=np.int64)
+        n_found = kernels.small_borders(self.firsts, self.lasts, self.starts, self.numbers, is_small, found)
+        if n_found > len(found):
+            found = np.empty((n_found, 3), dtype=np.int64)
+            kernels.small_borders(self.firsts, self.lasts, self.starts, self.numbers, is_small, found)
+        ones, others, lengths = found[:n_found].T
+        both = np.concatenate([ones * len(is_small) + others, others * len(is_small) + ones])
+        keys, where = np.unique(both, return_inverse=True)
+        totals = np.bincount(where, np.concatenate([lengths, lengths]), minlength=len(keys)).astype(np.int64)
+        return keys // len(is_small), keys % len(is_small), totals
+
+    def rename(self, names: LabelImage, image: LabelImage) -> None:
+        """Give regions other labels, in the image."""
+        from armillary.kernels.images import regions as kernels
+
+        kernels.rename_runs(self.firsts, self.lasts, self.starts, self.numbers, self.names, names, image)
 
 
 def _names_by_border(

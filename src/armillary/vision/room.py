@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array, RandomState
+from armillary.draws import Stream
 from armillary.exceptions import ParameterError
-from armillary.fitting.workers import Workers, thread_count
-from armillary.random import Stream
 from armillary.validation import check_choice, check_integer, check_number
 from armillary.vision._bands import over_rows
 from armillary.vision.camera import Camera
+from armillary.workers import Workers, thread_count
 
 _FACES = ("left", "right", "top", "bottom", "front", "back")  # x-, x+, y-, y+, z-, z+; the room's walls see the reverse
 _WALLS = ("wall left", "wall right", "ceiling", "floor", "wall behind", "wall ahead")
@@ -269,7 +269,7 @@ def _poses(n_frames: int, turn: float) -> Float64Array:
 
 def _cast(walk: RoomWalk, index: int) -> tuple[Float64Array, npt.NDArray[np.int32]]:
     """True depth and surface (H, W) of a frame."""
-    from armillary.kernels.cpu import rays  # numba loads when first needed
+    from armillary.kernels.images import rays  # numba loads when first needed
 
     camera, pose, boxes = walk.camera, walk.poses[index], (_ROOM, *_FURNITURE)
     turns = np.stack([_rotation(box.turn).T for box in boxes])

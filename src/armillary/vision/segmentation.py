@@ -18,7 +18,18 @@ from armillary.validation import check_choice, check_integer
 from armillary.vision.camera import Camera
 from armillary.vision.normals import Normals, estimate_normals
 from armillary.vision.regions import LabelImage, clean_regions
-from armillary.vision.smoothing import SMOOTHINGS, smooth_depth, smooth_normals
+from armillary.vision.smoothing import (
+    EVERYWHERE,
+    SMOOTHINGS,
+    Noise,
+    TrustedDepth,
+    depth_of,
+    guided,
+    inverse_depth,
+    smooth_depth,
+    smooth_normals,
+)
+from armillary.workers import Workers, thread_count
 
 
 def segment(
@@ -124,6 +135,15 @@ class Stopwatch:
         self.milliseconds[name] = self.milliseconds.get(name, 0.0) + 1e3 * (time.perf_counter() - start)
 
 
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Normals of an image, and what they were taken from."""
+
+    normals: Normals
+    depth: FloatArray | None = None  # (H, W) metres, smoothed where that was asked for; None where normals were given
+    trusted: TrustedDepth = EVERYWHERE
+
+
 @dataclass(frozen=True)
 class NormalEstimation:
     """How images become normals; checked settings."""
@@ -166,6 +186,23 @@ class NormalEstimation:
             return _given(pixels)
         return self._estimated(pixels, watch or Stopwatch())
 
+    def scene(self, image: Any, watch: Stopwatch) -> Scene:
+        """Normals with what they were taken from."""
+        if isinstance(image, Normals) or np.ndim(image) == 3:
+            return Scene(self.normals(image, watch))
+        if self.smoothing != "guided" or self.camera is None:
+            normals = self.normals(image, watch)
+            assert self.camera is not None  # else normals were refused
+            return Scene(normals, self.camera.metres(image, self.who))
+        self.camera.check_depth(image, self.who)
+        with watch.stage("smoothing"), Workers(thread_count(self.n_threads, self.who)) as workers:
+            w = inverse_depth(image, self.camera, self.who, workers)
+            noise = Noise.of(w)
+            focal = 0.5 * (self.camera.fx + self.camera.fy)
+            radius, edge = noise.settings(focal)
+            depth = depth_of(guided(w, radius, edge, workers), workers)
+        return Scene(self._of_smooth(depth, watch), depth, noise.trusted_depth(focal, radius, self.camera.sensor))
+
     def _estimated(self, depth: Any, watch: Stopwatch) -> Normals:
         if self.camera is None:
             raise ParameterError(
@@ -177,15 +214,7 @@ class NormalEstimation:
         if self.smoothing == "guided":
             with watch.stage("smoothing"):
                 depth = smooth_depth(depth, self.camera, n_threads=self.n_threads)
-        with watch.stage("normals"):
-            normals = estimate_normals(
-                depth,
-                self.camera,
-                window=self.window,
-                max_depth_jump=self.max_depth_jump,
-                smoothing=None,
-                n_threads=self.n_threads,
-            )
+        normals = self._of_smooth(depth, watch)
         if self.smoothing in (None, "guided"):
             return normals
         with watch.stage("smoothing"):
@@ -193,6 +222,18 @@ class NormalEstimation:
                 normals.vectors, normals.is_valid, method=self.smoothing, n_threads=self.n_threads
             )
         return Normals(smoothed, normals.is_valid)
+
+    def _of_smooth(self, depth: Any, watch: Stopwatch) -> Normals:
+        assert self.camera is not None
+        with watch.stage("normals"):
+            return estimate_normals(
+                depth,
+                self.camera,
+                window=self.window,
+                max_depth_jump=self.max_depth_jump,
+                smoothing=None,
+                n_threads=self.n_threads,
+            )
 
 
 def _given(vectors: FloatArray) -> Normals:

@@ -4,28 +4,55 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from armillary._typing import ArrayLike, Float64Array
+from armillary._typing import ArrayLike, Float64Array, FloatArray
 from armillary.exceptions import InputError, ParameterError
-from armillary.models.ddp_vmf_means import DDPvMFMeans
-from armillary.models.dp_vmf_means import DPvMFMeans
-from armillary.validation import check_angle, check_choice, check_integer, check_positive
+from armillary.models.means.ddp_vmf_means import DDPvMFMeans
+from armillary.models.means.dp_vmf_means import DPvMFMeans
+from armillary.validation import (
+    check_angle,
+    check_choice,
+    check_flag,
+    check_integer,
+    check_number,
+    check_positive,
+    check_rotation,
+)
 from armillary.vision.camera import Camera
+from armillary.vision.motion import ViewMotion, estimated_motion
 from armillary.vision.normals import Normals
-from armillary.vision.regions import LabelImage, clean_regions
-from armillary.vision.segmentation import NormalEstimation, Stopwatch, paint
+from armillary.vision.regions import LabelImage, cleaned_and_counted
+from armillary.vision.segmentation import NormalEstimation, Scene, Stopwatch, paint
+from armillary.vision.smoothing import TrustedDepth
+from armillary.vision.steady import LastFrame, LookBack, default_region, default_stride, steady_labels
 from armillary.vision.tracking import METHODS, BatchTracker, DDPTracker, SequentialTracker, Tracker
+from armillary.workers import Workers, thread_count
 
 # beta for each pixel that is learnt from. The paper weighs memory against frames of 300,000 normals with beta = 1e5.
 # Where the turn of the view is taken off first, directions hardly drift, and ids stay with their planes far better with
 # a memory a hundred times as firm: agreement with the planes of a recorded corridor is 0.90 then, and 0.77 without.
 _DRIFT_PER_PIXEL = 1.0 / 3.0
 _FIRMER = 100.0
+# of max_angle: clusters whose directions are nearer may be merged
+_MERGE_SHARE = 0.6
+
+
+class Reason(IntEnum):
+    """Why a pixel has no label."""
+
+    LABELLED = 0
+    NO_DEPTH = 1  # nothing was measured, or no normal was given
+    EDGE = 2  # at a rim, a hole or the border of the image
+    RANGE = 3  # so far that noise makes its normal doubtful, or beyond the range of the sensor
+    BANDING = 4  # so far that the steps of the sensor make its normal doubtful
+    SMALL = 5  # a small region among pixels without a label
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +68,29 @@ class SegmentedFrame:
     births: tuple[int, ...]
     revivals: tuple[int, ...]
     deaths: tuple[int, ...]  # forgotten in this frame
+    merges: tuple[tuple[int, int], ...]  # ids that are gone since this frame, and the older ones that took them in
     rotation: Float64Array | None  # (3, 3) of the view since the frame before, given or estimated; None: not known
     milliseconds: Mapping[str, float]  # "smoothing", "normals", "clustering", "labels"
+    tracking: str  # "first", "held", "lost" or "regained": whether it agrees with the frame before
+    depth: FloatArray | None  # (H, W) metres, smoothed; None where normals were given
+    motion: ViewMotion | None  # of the camera since the frame before, where depth tells it
+    trusted: TrustedDepth  # how far normals are to be trusted
 
     @property
     def valid_share(self) -> float:
         """The share of the pixels that have a normal."""
         return float(self.normals.is_valid.mean())
+
+    def reasons(self) -> npt.NDArray[np.uint8]:
+        """Why pixels (H, W) have no label, as `Reason`; 0 for those that have one."""
+        found = np.full(self.labels.shape, Reason.SMALL, dtype=np.uint8)
+        found[~self.normals.is_valid] = Reason.EDGE if self.depth is not None else Reason.NO_DEPTH
+        if self.depth is not None:
+            found[self.depth > self.trusted.by_steps] = Reason.BANDING
+            found[self.depth > self.trusted.by_range] = Reason.RANGE
+            found[self.depth <= 0.0] = Reason.NO_DEPTH
+        found[self.labels >= 0] = Reason.LABELLED
+        return found
 
 
 class DirectionSegmenter:
@@ -68,23 +111,36 @@ class DirectionSegmenter:
         Needed for frames of depth.
     smoothing : {"guided", "bilateral", "total_variation"} or None, default="guided"
         Of the depth before, or of the normals after; see `estimate_normals`, also for `window` and `max_depth_jump`.
-    stride : int, default=1
-        Learn from every so many pixels in both axes. All pixels are labelled in any case; 2 makes learning about four
-        times as fast.
-    min_region : int, default=0
-        Regions of fewer pixels go to their surroundings, see `clean_regions`. 0 cleans nothing.
+    stride : int or None, default=None
+        Learn from every so many pixels in both axes; all pixels are labelled in any case. None learns from about
+        40,000: every third one in both axes at 640 x 480.
+    min_region : int or None, default=None
+        Regions of fewer pixels go to their surroundings, see `clean_regions`. None takes one in 1,500 pixels of the
+        image, 204 at 640 x 480; 0 cleans nothing.
+    merge : bool, default=True
+        Merge clusters that grow together, as `DDPvMFMeans` does with a `merge_angle` of 0.6 `max_angle`: one wall then
+        has one id. Only for method "ddp".
+    steadiness : float, default=0.25
+        What a cosine must gain for a pixel to leave the label that it had in the last frame: labels maximise the sum of
+        cosines less `steadiness` for each pixel that changes. A pixel is found in the last frame by the motion of the
+        camera, and where its depth there was its own; one without a normal keeps its label. 0 looks at each frame
+        alone. It needs depth, a camera, and a turn that is followed or given; only for method "ddp".
     drift_concentration : float or None, default=None
         As in `DDPvMFMeans`. None takes a third of the number of pixels that are learnt from, the paper's 1e5 at 640 x
         480; a hundred times that where the turn is followed, since little drift is left.
     max_unseen_steps : float, default=400
         As in `DDPvMFMeans`: an id that was away for so many frames is forgotten.
     follow_turn : bool, default=True
-        Estimate how the view turned from the clusters in sight, and turn all that is remembered by it before a frame is
-        learnt: walls out of sight, or nearly so, are then where they must be when they return. It needs a `max_angle`
-        that tells walls apart, since the mean of two walls in one segment moves without any turn. Without it the method
-        is that of the paper. Only for method "ddp".
+        Estimate how the view turned, and turn all that is remembered by it before a frame is learnt: walls out of
+        sight, or nearly so, are then where they must be when they return. Depth is registered with that of the frame
+        before; where that fails, and for normals, the clusters in sight tell, which needs a `max_angle` that tells
+        walls apart, since the mean of two walls in one segment moves without any turn. Without it, and without `merge`,
+        `steadiness` and `min_region`, the method is that of the paper. Only for method "ddp".
     model : DDPvMFMeans, optional
         A stream to go on with, e.g. `armillary.load(path)`; its own parameters hold. Only for method "ddp".
+    last : LastFrame, optional
+        What the last frame of that stream left: `segmenter.last`. With `model` and `last` a stream goes on with equal
+        bits.
     max_history : int, default=10000
         Frames of which `history` keeps the shares, the newest ones.
     n_threads : int or None, default=None
@@ -94,7 +150,9 @@ class DirectionSegmenter:
     ----------
     model : DDPvMFMeans or DPvMFMeans
         The estimator inside. `armillary.save(segmenter.model, path)` saves a stream of method "ddp", and
-        `DirectionSegmenter(model=armillary.load(path), camera=camera)` goes on with equal bits.
+        `DirectionSegmenter(model=armillary.load(path), last=last, camera=camera)` goes on with equal bits.
+    last : LastFrame or None
+        Labels and depth of the last frame, which the next one holds on to; `last.save(path)` writes it.
     history : sequence of mappings
         For each frame the share of the labelled pixels by id; `plot_id_shares` draws it (Figure 6 of the paper).
     n_frames : int
@@ -103,6 +161,8 @@ class DirectionSegmenter:
     Notes
     -----
     A frame without a single valid pixel is no error: its labels are all -1, and what is remembered ages by one step.
+    `tracking` of a frame is "lost" where it does not agree with the one before (a jump, a hand before the camera); its
+    labels then stand alone, ids are kept by their directions, and the next frame that agrees has it "regained".
 
     References
     ----------
@@ -131,19 +191,33 @@ class DirectionSegmenter:
         smoothing: str | None = "guided",
         window: int = 9,
         max_depth_jump: float = 0.03,
-        stride: int = 1,
-        min_region: int = 0,
+        stride: int | None = None,
+        min_region: int | None = None,
+        merge: bool = True,
+        steadiness: float = 0.25,
         drift_concentration: float | None = None,
         max_unseen_steps: float = 400,
         follow_turn: bool = True,
         model: DDPvMFMeans | None = None,
+        last: LastFrame | None = None,
         max_history: int = 10_000,
         n_threads: int | None = None,
     ) -> None:
         who = self._who = type(self).__name__
         self._estimation = NormalEstimation.check(who, camera, smoothing, window, max_depth_jump, n_threads)
-        self._stride = check_integer(stride, "stride", who, low=1)
-        self._min_region = check_integer(min_region, "min_region", who, low=0, hint="0 cleans nothing.")
+        self._stride = None if stride is None else check_integer(stride, "stride", who, low=1)
+        self._min_region = (
+            None
+            if min_region is None
+            else check_integer(min_region, "min_region", who, low=0, hint="0 cleans nothing.")
+        )
+        self._merges = check_flag(merge, "merge", who)
+        self._steadiness = check_number(steadiness, "steadiness", who, low=0.0, high=2.0, hint="It is a cosine.")
+        self._jump, self._n_threads = max_depth_jump, n_threads
+        self._camera = camera
+        self._follows = bool(follow_turn)
+        self.last = _checked_last(last, who)
+        self._tracking = "held"
         if drift_concentration is not None:
             check_positive(drift_concentration, "drift_concentration", who, hint="None follows the size of frames.")
         check_choice(method, "method", who, METHODS)
@@ -165,6 +239,7 @@ class DirectionSegmenter:
                     max_angle,
                     drift_concentration=1.0 if drift_concentration is None else drift_concentration,
                     max_unseen_steps=max_unseen_steps,
+                    merge_angle=_MERGE_SHARE * max_angle if merge else None,
                     n_threads=n_threads,
                 ),
                 follows_turn=bool(follow_turn),
@@ -175,7 +250,7 @@ class DirectionSegmenter:
         most = check_integer(max_history, "max_history", who, low=0)
         self.history: deque[Mapping[int, float]] = deque(maxlen=most)
         self.n_frames = 0
-        self._size: tuple[int, ...] | None = None
+        self._size: tuple[int, ...] | None = None if self.last is None else self.last.labels.shape
 
     @property
     def model(self) -> DDPvMFMeans | DPvMFMeans:
@@ -192,25 +267,63 @@ class DirectionSegmenter:
         """
         watch = Stopwatch()
         self._check_size(frame)
-        normals = self._estimation.normals(frame, watch)
+        scene = self._trusted(self._estimation.scene(frame, watch))
+        stride = self._stride or default_stride(scene.normals.is_valid.size)
         with watch.stage("clustering"):
-            labels = self._labels(normals, rotation)
+            self._set_drift(scene.normals.is_valid[::stride, ::stride].size)
+            rows = scene.normals.rows(stride)
+            turn = check_rotation(rotation, 3, self._who)
+            motion = self._motion(scene, rows, turn)
+            if turn is None and motion is not None and motion.is_found:
+                turn = motion.rotation
+            ids = self._tracker.step(rows, turn)
         with watch.stage("labels"):
-            image = paint(normals, labels)
-            if self._min_region > 1:
-                image = clean_regions(image, self._min_region)
-            found = self._described(image, normals, watch)
+            image, counts = self._painted(scene, ids, stride, motion)
+            found = self._described(image, counts, scene, motion, watch)
         self._size = image.shape
+        self.last = None if scene.depth is None else LastFrame(image, scene.depth, self._tracker.rotation)
+        self._tracking = found.tracking
         self.history.append(found.shares)
         self.n_frames += 1
         return found
 
-    def _labels(self, normals: Normals, rotation: ArrayLike | None) -> Any:
-        """Ids of the valid pixels (n,)."""
-        step = self._stride
-        self._set_drift(normals.is_valid[::step, ::step].size)
-        ids = self._tracker.step(normals.rows(step), rotation)
-        if step == 1:
+    @staticmethod
+    def _trusted(scene: Scene) -> Scene:
+        """Without the normals that are too far away to be trusted."""
+        farthest = min(scene.trusted)
+        if scene.depth is None or math.isinf(farthest) or not (is_far := scene.depth > farthest).any():
+            return scene
+        is_valid = scene.normals.is_valid & ~is_far
+        return replace(scene, normals=Normals(np.where(is_valid[..., None], scene.normals.vectors, 0.0), is_valid))
+
+    def _motion(self, scene: Scene, rows: FloatArray, turn: Float64Array | None) -> ViewMotion | None:
+        """How the camera moved since the last frame, where there was depth in both; None where it is not followed."""
+        tracker, last = self._tracker, self.last
+        if not (isinstance(tracker, DDPTracker) and last is not None and scene.depth is not None and self._camera):
+            return None
+        if not self._follows and turn is None:
+            return None
+        turns = _turns(tracker, last, rows) if turn is None else [turn]
+        return estimated_motion(scene.depth, scene.normals, last.depth, self._camera, turns)
+
+    def _painted(self, scene: Scene, ids: Any, stride: int, motion: ViewMotion | None) -> tuple[LabelImage, Any]:
+        """The label image of the frame that the tracker has just seen, and pixels by id."""
+        back, normals = None, scene.normals
+        if motion is not None and motion.is_found and self._steadiness > 0.0:
+            assert self.last is not None
+            assert self._camera is not None
+            back = LookBack(self.last, motion, self._camera, self._steadiness)
+        if isinstance(self._tracker, DDPTracker) and (back is not None or stride > 1):
+            with Workers(thread_count(self._n_threads, self._who)) as workers:
+                known, directions = self._tracker.clusters()
+                image = steady_labels(normals, known, directions, scene.depth, back, self._jump, workers)
+        else:
+            image = paint(normals, self._named(normals, ids, stride))
+        return cleaned_and_counted(image, default_region(image.size) if self._min_region is None else self._min_region)
+
+    def _named(self, normals: Normals, ids: Any, stride: int) -> Any:
+        """Ids of the valid pixels (n,), of which the tracker has seen every `stride`-th."""
+        if stride == 1:
             return ids
         rows = normals.rows()
         return self._tracker.name(rows) if len(rows) else ids[:0]
@@ -219,8 +332,9 @@ class DirectionSegmenter:
         if self._drift_per_pixel is not None and isinstance(self.model, DDPvMFMeans):
             self.model.set_params(drift_concentration=max(1.0, n_pixels * self._drift_per_pixel))
 
-    def _described(self, image: LabelImage, normals: Normals, watch: Stopwatch) -> SegmentedFrame:
-        counts = np.bincount(image.ravel() + 1)[1:]  # -1 comes first
+    def _described(
+        self, image: LabelImage, counts: Any, scene: Scene, motion: ViewMotion | None, watch: Stopwatch
+    ) -> SegmentedFrame:
         present = np.flatnonzero(counts)
         shares = counts[present] / max(1, counts.sum())
         known, found = self._tracker.clusters()
@@ -231,16 +345,28 @@ class DirectionSegmenter:
         return SegmentedFrame(
             number=self.n_frames,
             labels=image,
-            normals=normals,
+            normals=scene.normals,
             ids=tuple(present.tolist()),
             shares=dict(zip(present.tolist(), shares.tolist(), strict=True)),
             directions=directions,
             births=lives.births,
             revivals=lives.revivals,
             deaths=lives.deaths,
+            merges=lives.merges,
             rotation=self._tracker.rotation,
             milliseconds=watch.milliseconds,
+            tracking=self._told(motion, len(present) > 0),
+            depth=scene.depth,
+            motion=motion,
+            trusted=scene.trusted,
         )
+
+    def _told(self, motion: ViewMotion | None, has_pixels: bool) -> str:
+        if self.n_frames == 0 and self.last is None:
+            return "first"
+        if not has_pixels or (motion is not None and not motion.is_found):
+            return "lost"
+        return "regained" if self._tracking == "lost" else "held"
 
     def _check_size(self, frame: Any) -> None:
         size = np.shape(frame.is_valid if isinstance(frame, Normals) else frame)[:2]
@@ -249,6 +375,22 @@ class DirectionSegmenter:
                 f"Frames of a {self._who} must keep their size; frame {self.n_frames} has {_pixels(size)} pixels after "
                 f"{_pixels(self._size)}. Scale it, or start a new {self._who}."
             )
+
+
+def _checked_last(last: Any, who: str) -> LastFrame | None:
+    if last is None or isinstance(last, LastFrame):
+        return last
+    raise ParameterError(
+        f"`last` of {who} must be a LastFrame; got {type(last).__name__}. Give `last` of the segmenter that is gone on "
+        "with, or LastFrame.load(path)."
+    )
+
+
+def _turns(tracker: DDPTracker, last: LastFrame, rows: FloatArray) -> Iterator[Float64Array | None]:
+    """Where the search for the motion starts: the view turns as it did; else as the clusters tell; else it rests."""
+    yield last.rotation
+    yield tracker.turn(rows)
+    yield np.eye(3)
 
 
 def _pixels(size: tuple[int, ...]) -> str:

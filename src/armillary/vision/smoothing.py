@@ -7,22 +7,27 @@ distance. Pixels without a measurement, and normals that are not valid, are seen
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import FloatArray
 from armillary.exceptions import InputError, InputTypeError
-from armillary.fitting.workers import Workers, thread_count
-from armillary.kernels import reference_depth
+from armillary.kernels.images import reference as reference_depth
 from armillary.validation import check_angle, check_choice, check_integer, check_number
 from armillary.vision._bands import BAND, over_rows
 from armillary.vision.camera import FARTHEST, NEAREST, Camera, check_camera
+from armillary.vision.sensors import Sensor
+from armillary.workers import Workers, thread_count
 
 SMOOTHINGS = ("guided", "bilateral", "total_variation")
 GUIDED_RADIUS, GUIDED_EDGE = 4, 0.003
 _METHODS = ("bilateral", "total_variation")
+# of the noise that is measured in an image: side of the blocks, error of a normal that is aimed at (radians), most
+_BLOCK, _WANTED, _MOST_RADIUS = 6, 0.06, 16
+_DOUBTFUL = math.radians(25.0)
 
 
 # To either side: more than any image has.
@@ -33,8 +38,8 @@ def smooth_depth(
     depth: Any,
     camera: Camera,
     *,
-    radius: int = GUIDED_RADIUS,
-    edge: float = GUIDED_EDGE,
+    radius: int | None = None,
+    edge: float | None = None,
     n_threads: int | None = None,
 ) -> FloatArray:
     """Depth in metres, smoothed by a guided filter that keeps planes as they are.
@@ -50,11 +55,13 @@ def smooth_depth(
     depth : array of shape (H, W)
         Integers in units of the camera or floats in metres, as in `Camera.metres`.
     camera : Camera
-    radius : int, default=4
-        Squares reach this many pairs of pixels to either side: their side is 4 radius + 2 pixels.
-    edge : float, default=0.003
-        Residual of a plane, in 1/metres, from which on detail is kept rather than smoothed: about twice the noise of
-        the inverse depth, which is 0.0015 for a Kinect. At 2 m, 0.003 is 12 mm.
+    radius : int or None, default=None
+        Squares reach this many pairs of pixels to either side: their side is 4 radius + 2 pixels. None measures the
+        noise of the image and takes what makes normals of planes far away good to 3.5 degrees, from 4 to 16: noise that
+        hangs together, as that of stereo cameras and of disparity in steps, needs wide squares.
+    edge : float or None, default=None
+        Residual of a plane, in 1/metres, from which on detail is kept rather than smoothed. None takes twice the noise
+        of the inverse depth that is measured, at least 0.003: for a Kinect it is 0.0015. At 2 m, 0.003 is 12 mm.
     n_threads : int or None
         None takes every core. The result does not depend on it.
 
@@ -64,10 +71,12 @@ def smooth_depth(
         Metres, float32 (float64 for float64 depth); 0 where nothing was measured.
     """
     who = "smooth_depth"
-    check_integer(radius, "radius", who, low=1, high=_MOST_PIXELS)
-    check_number(edge, "edge", who, low=1e-6, hint="It is an inverse depth, in 1/metres.")
+    if radius is not None:
+        check_integer(radius, "radius", who, low=1, high=_MOST_PIXELS)
+    if edge is not None:
+        check_number(edge, "edge", who, low=1e-6, hint="It is an inverse depth, in 1/metres.")
     with Workers(thread_count(n_threads, who)) as workers:
-        w = guided(inverse_depth(depth, camera, who, workers), radius, edge, workers)
+        w = smoothed(inverse_depth(depth, camera, who, workers), camera, radius, edge, workers)
         return depth_of(w, workers)
 
 
@@ -129,7 +138,7 @@ def smooth_normals(
 
 def inverse_depth(depth: Any, camera: Camera, who: str, workers: Workers) -> FloatArray:
     """1/z (H, W) in 1/metres, 0 where nothing was measured; float64 for float64 depth, else float32."""
-    from armillary.kernels.cpu import depth as kernels  # numba loads when first needed
+    from armillary.kernels.images import depth as kernels  # numba loads when first needed
 
     image = check_camera(camera, who).check_depth(depth, who)
     if image.dtype not in (np.uint16, np.float32, np.float64):  # one compiled kernel for each of these
@@ -145,16 +154,86 @@ def inverse_depth(depth: Any, camera: Camera, who: str, workers: Workers) -> Flo
 
 def depth_of(w: FloatArray, workers: Workers) -> FloatArray:
     """The reverse."""
-    from armillary.kernels.cpu import depth as kernels
+    from armillary.kernels.images import depth as kernels
 
     depth = np.empty_like(w)
     over_rows(workers, len(w), lambda start, stop: kernels.depth_of(w, start, stop, depth))
     return depth
 
 
+class TrustedDepth(NamedTuple):
+    """Metres beyond which normals are not to be trusted."""
+
+    by_range: float
+    by_steps: float
+
+
+EVERYWHERE = TrustedDepth(math.inf, math.inf)
+
+
+def smoothed(w: FloatArray, camera: Camera, radius: int | None, edge: float | None, workers: Workers) -> FloatArray:
+    """The guided filter on inverse depth (H, W), with settings from its noise where they are not given."""
+    if radius is None or edge is None:
+        wide, rough = Noise.of(w).settings(0.5 * (camera.fx + camera.fy))
+        radius, edge = wide if radius is None else radius, rough if edge is None else edge
+    return guided(w, radius, edge, workers)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Of an inverse depth image, in 1/metres."""
+
+    pixel: float  # standard deviation of a pixel
+    white: float  # of a pixel of white noise that disturbs slopes as much: noise that hangs together disturbs more
+    far: float  # metres, a depth that three quarters of the pixels do not reach
+
+    @classmethod
+    def of(cls, w: FloatArray) -> Noise:
+        """From second differences, which planes do not have; of these the small ones, since edges have large ones."""
+        from armillary.kernels.images import depth as kernels
+
+        means = np.empty((len(w) // (2 * _BLOCK), w.shape[1] // _BLOCK))
+        kernels.block_means(w, _BLOCK, means)
+        white = _BLOCK * _small_second_difference(means)
+        pixel = _small_second_difference(w[:: _BLOCK + 2, ::_BLOCK])
+        seen = means[means > 0.0]
+        quarter = len(seen) // 4
+        return cls(pixel, white, 1.0 / float(np.partition(seen, quarter)[quarter]) if len(seen) else 1.0)
+
+    def trusted_depth(self, focal: float, radius: int, sensor: Sensor | None = None) -> TrustedDepth:
+        """How far normals can be trusted after smoothing with this radius: until they are off by `_DOUBTFUL`.
+
+        A sensor says more: its range, and its steps where noise does not hide them. A square that sees one step only
+        takes any slope below quantum / side for none.
+        """
+        side = 4.0 * radius + 2.0
+        by_noise = _DOUBTFUL * side**2 / (math.sqrt(12.0) * focal * max(self.white, 1e-12))
+        if sensor is None:
+            return TrustedDepth(by_noise, math.inf)
+        is_banded = sensor.quantum > 0.0 and self.pixel < 0.25 * sensor.quantum
+        by_steps = _DOUBTFUL * side / (focal * sensor.quantum) if is_banded else math.inf
+        return TrustedDepth(min(by_noise, sensor.far), by_steps)
+
+    def settings(self, focal: float) -> tuple[int, float]:
+        """Radius and edge with which the slopes of planes far away are off by `_WANTED` at most."""
+        # slopes of n x n pixels of white noise are off by sqrt(12) s / n^2, and normals by that times f z
+        side = math.sqrt(math.sqrt(12.0) * self.white * focal * self.far / _WANTED)
+        radius = min(_MOST_RADIUS, max(GUIDED_RADIUS, math.ceil((side - 2.0) / 4.0)))
+        return radius, max(GUIDED_EDGE, 2.0 * self.pixel)
+
+
+def _small_second_difference(image: FloatArray) -> float:
+    """The standard deviation of noise whose second differences along rows have a lesser half as large as those here."""
+    one, middle, other = image[:, :-2], image[:, 1:-1], image[:, 2:]
+    values = np.abs(one - 2.0 * middle + other)[(one > 0.0) & (middle > 0.0) & (other > 0.0)]
+    half = len(values) // 2
+    # a normal x of variance 6 has |x| = 0.3246 sqrt(6) in the mean of those below the median
+    return float(np.partition(values, half)[:half].mean()) / (0.3246 * math.sqrt(6.0)) if half else 0.0
+
+
 def guided(w: FloatArray, radius: int, edge: float, workers: Workers) -> FloatArray:
     """The guided filter on inverse depth (H, W)."""
-    from armillary.kernels.cpu import guided as kernels
+    from armillary.kernels.images import guided as kernels
 
     n_rows, n_columns = (len(w) + 1) // 2, (w.shape[1] + 1) // 2
     proposed, smooth = np.empty((n_rows, kernels.N_PROPOSED, n_columns), dtype=w.dtype), np.empty_like(w)
@@ -179,7 +258,7 @@ def _planar(vectors: npt.NDArray[np.float32], is_valid: npt.NDArray[np.bool_]) -
 def _bilateral(
     vectors: npt.NDArray[np.float32], is_valid: npt.NDArray[np.bool_], radius: int, max_angle: float, workers: Workers
 ) -> npt.NDArray[np.float32]:
-    from armillary.kernels.cpu import normal_smoothing as kernels
+    from armillary.kernels.images import normal_smoothing as kernels
 
     image, smooth = _planar(vectors, is_valid), np.empty_like(vectors)
     place = np.square(np.arange(-radius, radius + 1))
@@ -196,7 +275,7 @@ def _bilateral(
 def _total_variation(
     vectors: npt.NDArray[np.float32], is_valid: npt.NDArray[np.bool_], strength: float, max_iter: int, workers: Workers
 ) -> npt.NDArray[np.float32]:
-    from armillary.kernels.cpu import normal_smoothing as kernels
+    from armillary.kernels.images import normal_smoothing as kernels
 
     image, smooth = _planar(vectors, is_valid), np.empty_like(vectors)
     links = np.zeros((2, *is_valid.shape), dtype=np.float32)

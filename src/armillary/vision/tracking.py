@@ -19,14 +19,14 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
 from armillary._typing import ArrayLike, Float64Array, FloatArray
+from armillary.engines.select import open_passes
 from armillary.fitting.assignment import HardAssignment
 from armillary.geometry import sphere
 from armillary.geometry.rotation import mean_rotation
-from armillary.kernels.contract import AffineRule
-from armillary.models._estimator import open_passes
-from armillary.models.ddp_vmf_means import DDPvMFMeans
-from armillary.models.dp_vmf_means import DPvMFMeans
+from armillary.models.means.ddp_vmf_means import DDPvMFMeans
+from armillary.models.means.dp_vmf_means import DPvMFMeans
 from armillary.points import as_points
+from armillary.rules import AffineRule
 
 Ids = npt.NDArray[np.integer[Any]]
 
@@ -48,6 +48,7 @@ class Lives(NamedTuple):
     births: tuple[int, ...] = ()
     revivals: tuple[int, ...] = ()
     deaths: tuple[int, ...] = ()
+    merges: tuple[tuple[int, int], ...] = ()
 
 
 class Tracker(Protocol):
@@ -84,8 +85,7 @@ def estimated_turn(directions: Float64Array, rows: FloatArray, n_threads: int | 
     with open_passes(as_points(some, "estimated_turn"), n_threads, "estimated_turn") as passes:
         for reach in _REACHES:
             turned = directions @ rotation.T
-            near = HardAssignment(len(some), is_bounded=False)
-            _, statistics = near.sweep(passes, AffineRule.cosines(turned, math.cos(reach)))
+            _, statistics = HardAssignment(passes).sweep(AffineRule.cosines(turned, math.cos(reach)))
             if statistics.counts.sum() < _LEAST_SHARE * len(some):
                 return np.eye(3)
             rotation = mean_rotation(directions, statistics.directions(otherwise=turned), statistics.lengths)
@@ -100,11 +100,15 @@ class DDPTracker:
         self.rotation: Float64Array | None = None
         self._follows_turn = follows_turn
 
+    def turn(self, rows: FloatArray) -> Float64Array | None:
+        """The rotation (3, 3) of the view since the last frame, from the clusters in sight; None: not followed."""
+        if not (self._follows_turn and len(rows) and getattr(self.model, "n_clusters_", 0)):
+            return None
+        return estimated_turn(self.clusters()[1], rows, self.model.n_threads)
+
     def step(self, rows: FloatArray, rotation: ArrayLike | None = None) -> Ids:
         """Tracks are turned by `rotation` (3, 3) first, where it is known."""
-        turn = rotation
-        if rotation is None and self._follows_turn and len(rows) and getattr(self.model, "n_clusters_", 0):
-            turn = estimated_turn(self.clusters()[1], rows, self.model.n_threads)
+        turn = self.turn(rows) if rotation is None else rotation
         ids = self.model.partial_fit_predict(rows, rotation=turn)
         self.rotation = None if turn is None else np.asarray(turn, dtype=np.float64)
         return ids
@@ -116,12 +120,12 @@ class DDPTracker:
     def lives(self) -> Lives:
         """As the model recorded them."""
         record = self.model.record()
-        return Lives(record.births, record.revivals, record.deaths)
+        return Lives(record.births, record.revivals, record.deaths, record.merges)
 
     def clusters(self) -> tuple[npt.NDArray[np.int64], Float64Array]:
         """Tracks with rows in the last frame."""
         is_seen = self.model.steps_unseen_ == 0
-        return self.model.cluster_ids_[is_seen], self.model.memory_directions_[is_seen]
+        return self.model.cluster_ids_[is_seen], self.model.cluster_centers_[is_seen]
 
 
 class SequentialTracker:

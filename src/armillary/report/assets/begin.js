@@ -6,10 +6,16 @@ const isDark = () => (document.documentElement.dataset.theme || (prefersDark.mat
 const nameTheme = () => (theme.textContent = isDark() ? "Light" : "Dark");
 theme.addEventListener("click", () => {
   document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-  nameTheme();
+  changeTheme();
 });
-prefersDark.addEventListener("change", nameTheme);
+function changeTheme() {
+  nameTheme();
+  tint();
+  redraw();
+}
+prefersDark.addEventListener("change", changeTheme);
 nameTheme();
+tint();
 theme.hidden = false;
 
 // Begin.

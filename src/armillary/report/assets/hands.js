@@ -78,6 +78,7 @@ function zoomBy(factor) {
 }
 function goBack() {
   frame = firstFrame();
+  pan = [0, 0];
   zoom = 1;
   redraw();
 }
@@ -95,12 +96,14 @@ function nearest(x, y) {
   return best;
 }
 
+const belonging = (i) => (membership && membership[i] !== 255 ? `, membership ${(membership[i] / 254).toFixed(2)}` : "");
+
 // what is known of a row: words, each with the element they stand in
 function about(i) {
   const lines = [[rowName(i), "b"]];
   if (words.texts) lines.push([words.texts[i], "span"]);
   const own = angles[i] === 255 ? "" : `, ${degrees(angles[i], data.angleScale)} from its centre`;
-  lines.push([clusterName(codes[i]) + own, "span"]);
+  lines.push([clusterName(codes[i]) + own + belonging(i), "span"]);
   if (nextCodes[i] !== 65535) {
     const which = codes[i] < nClusters ? "next" : "nearest";
     lines.push([`${which}: ${clusterName(nextCodes[i])}, ${degrees(nextAngles[i], data.nextScale)}`, "small"]);
@@ -114,12 +117,21 @@ const elements = (lines, wrapper) =>
     return line;
   });
 
-function say(lines, x, y) {
-  tip.replaceChildren(...elements(lines, "p"));
+function say(lines, x, y, picture = null) {
+  tip.replaceChildren(...(picture ? [picture] : []), ...elements(lines, "p"));
   tip.hidden = false;
   const box = tip.getBoundingClientRect();
   tip.style.left = `${Math.max(4, Math.min(x + 14, window.innerWidth - box.width - 8))}px`;
   tip.style.top = `${y + 18 + box.height > window.innerHeight ? y - box.height - 12 : y + 18}px`;
+}
+
+function thumb(i) {
+  if (!data.thumbs[i]) return null;
+  const picture = document.createElement("img");
+  picture.src = data.thumbs[i];
+  picture.alt = "";
+  picture.className = "thumb";
+  return picture;
 }
 
 function show(i, x, y) {
@@ -127,7 +139,7 @@ function show(i, x, y) {
     hide();
     return;
   }
-  say(about(i), x, y);
+  say(about(i), x, y, thumb(i));
   if (hovered !== i) {
     hovered = i;
     redraw(true);
@@ -159,8 +171,14 @@ function goTo(i) {
   let step = 0;
   const move = () => {
     step += 1;
-    const [x, y, z] = seen(target);
     const left = 1 / (nSteps - step + 1);
+    if (isFlat) {
+      turn((-flat[2 * i] / 32767 - pan[0]) * left, (-flat[2 * i + 1] / 32767 - pan[1]) * left);
+      redraw();
+      if (step < nSteps) requestAnimationFrame(move);
+      return;
+    }
+    const [x, y, z] = seen(target);
     turn(-Math.atan2(x, z) * left, -Math.atan2(y, Math.hypot(x, z)) * left);
     redraw();
     if (step < nSteps) requestAnimationFrame(move);

@@ -22,8 +22,11 @@ async function unpack(name) {
 }
 const areWordsReady = Promise.all([unpack("ids"), unpack("texts")]).catch(() => undefined);
 
+const membership = data.membership && bytes(data.membership);
+const flat = data.flat && new Int16Array(bytes(data.flat).buffer);
+const wordsOf = (code) => (code < nClusters && data.words[code]) || "";
 const clusterName = (code) =>
-  code < nClusters ? `cluster ${data.names[code]}` : code === NOISE ? "in no cluster" : "a smaller cluster";
+  code < nClusters ? `cluster ${data.names[code]}${wordsOf(code) ? ` (${wordsOf(code)})` : ""}` : code === NOISE ? "in no cluster" : "a smaller cluster";
 const rowName = (i) => (words.ids ? words.ids[i] : `row ${rows ? rows[i] : i}`);
 const degrees = (value, step) => {
   const angle = value * step;

@@ -6,9 +6,17 @@ const stage = byId("stage");
 const ball = byId("ball");
 const dots = byId("points");
 const marks = byId("marks");
-const INK = "#2b3442";
-const FAR = [205, 211, 221]; // the colour of the globe, towards which its far side fades
-const OFF = [186, 193, 204];
+// of light and dark pages: ink and what lies behind it, the globe from its light to its rim, its lines, the colour
+// towards which its far side fades, and that of rows that are not picked
+const LIGHT = {
+  ink: "#2b3442", halo: "rgba(255,255,255,0.92)", ball: ["#fefefe", "#e4e8ee", "#b9c1ce"], rim: "#8a95a8",
+  far: [205, 211, 221], off: [186, 193, 204], axis: "#76839a",
+};
+const DARK = {
+  ink: "#eef2f8", halo: "rgba(16,20,27,0.9)", ball: ["#39445a", "#262e3d", "#1a212d"], rim: "#566279",
+  far: [44, 53, 69], off: [74, 84, 102], axis: "#93a1b8",
+};
+const look = () => (isDark() ? DARK : LIGHT);
 const FADE = 0.78;
 
 // rows: right, up, towards the viewer
@@ -24,9 +32,15 @@ function firstFrame() {
 }
 let frame = firstFrame();
 let zoom = 1;
+let isFlat = false; // the flat map in place of the sphere
+let pan = [0, 0]; // how far the flat map is moved
 
 // turn the picture about its own axes: right by `across`, up by `along`, in radians
 function turn(across, along) {
+  if (isFlat) {
+    pan = [pan[0] + across, pan[1] + along];
+    return;
+  }
   const [ca, sa, cb, sb] = [Math.cos(across), Math.sin(across), Math.cos(along), Math.sin(along)];
   const f = frame;
   const turned = new Array(9);
@@ -80,12 +94,12 @@ function drawBall() {
   const pen = ball.getContext("2d");
   const [middle, r] = [size / 2, radius()];
   pen.clearRect(0, 0, size, size);
+  if (isFlat) return;
   const light = pen.createRadialGradient(middle - 0.35 * r, middle - 0.45 * r, 0.1 * r, middle, middle, 1.05 * r);
-  light.addColorStop(0, "#fefefe");
-  light.addColorStop(0.6, "#e4e8ee");
-  light.addColorStop(1, "#b9c1ce");
+  const { ball: shades, rim } = look();
+  [0, 0.6, 1].forEach((at, k) => light.addColorStop(at, shades[k]));
   pen.fillStyle = light;
-  pen.strokeStyle = "#8a95a8";
+  pen.strokeStyle = rim;
   pen.lineWidth = density;
   pen.beginPath();
   pen.arc(middle, middle, r, 0, 2 * Math.PI);
@@ -110,7 +124,7 @@ function onGlobe(longitude, latitude) {
 
 function drawLine(pen, line, middle, r) {
   for (const isNear of [false, true]) {
-    pen.strokeStyle = isNear ? "rgba(100,114,138,0.4)" : "rgba(100,114,138,0.13)";
+    pen.strokeStyle = isNear ? "rgba(120,134,158,0.4)" : "rgba(120,134,158,0.13)";
     pen.beginPath();
     let isDown = false;
     for (const place of line) {
@@ -129,9 +143,26 @@ function drawLine(pen, line, middle, r) {
 const pack = (c, alpha) => ((alpha << 24) | (c[2] << 16) | (c[1] << 8) | c[0]) >>> 0;
 const mix = (c, d, share) => c.map((value, k) => Math.round(value + share * (d[k] - value)));
 const paint = [...data.colors, [150, 150, 150], [120, 140, 170]];
-const nearInk = Uint32Array.from(paint, (c) => pack(c, 255));
-const farInk = Uint32Array.from(paint, (c) => pack(mix(c, FAR, FADE), 255));
-const offInk = [pack(mix(OFF, FAR, 0.6), 255), pack(OFF, 255)];
+let nearInk = null;
+let farInk = null;
+let offInk = null;
+
+// on a dark globe dark colours become lighter, in dots and beside names alike
+const shone = (c) => {
+  const bright = (0.3 * c[0] + 0.59 * c[1] + 0.11 * c[2]) / 255;
+  return isDark() && bright < 0.55 ? mix(c, [255, 255, 255], 0.75 * (0.55 - bright)) : c;
+};
+function tint() {
+  const { far, off } = look();
+  const shown = paint.map(shone);
+  nearInk = Uint32Array.from(shown, (c) => pack(c, 255));
+  farInk = Uint32Array.from(shown, (c) => pack(mix(c, far, FADE), 255));
+  offInk = [pack(mix(off, far, 0.6), 255), pack(off, 255)];
+  for (const swatch of document.querySelectorAll("[data-cluster] .swatch")) {
+    const c = shown[Number(swatch.closest("[data-cluster]").dataset.cluster)];
+    if (c) swatch.style.background = `rgb(${c.join()})`;
+  }
+}
 
 // the pixels of a dot: how far they are in the image, and how much of each is covered
 function dotOf(r) {
@@ -158,12 +189,18 @@ function drawDots() {
   const counts = new Uint32Array(513);
   // no destructuring here: it makes arrays, a hundred thousand of them
   for (let i = 0, at = 0; i < n; i++, at += 3) {
-    const a = places[at];
-    const b = places[at + 1];
-    const c = places[at + 2];
-    const z = f[6] * a + f[7] * b + f[8] * c;
-    atX[i] = middle + r * (f[0] * a + f[1] * b + f[2] * c);
-    atY[i] = middle - r * (f[3] * a + f[4] * b + f[5] * c);
+    let z = 0.5;
+    if (isFlat) {
+      atX[i] = middle + r * (flat[2 * i] / 32767 + pan[0]);
+      atY[i] = middle - r * (flat[2 * i + 1] / 32767 + pan[1]);
+    } else {
+      const a = places[at];
+      const b = places[at + 1];
+      const c = places[at + 2];
+      z = f[6] * a + f[7] * b + f[8] * c;
+      atX[i] = middle + r * (f[0] * a + f[1] * b + f[2] * c);
+      atY[i] = middle - r * (f[3] * a + f[4] * b + f[5] * c);
+    }
     atZ[i] = z;
     const depth = Math.min(255, Math.max(0, ((z + 1) * 128) | 0));
     layer[i] = filtered && !isOn(i) ? depth : 256 + depth;
@@ -208,6 +245,31 @@ const towards = (from, to, share) => from + share * (to - from);
 
 const bySize = data.sizes.map((_, k) => k).sort((a, b) => data.sizes[b] - data.sizes[a]);
 
+// what is written at a cluster's centre: its first words, or its number
+const MARK_LETTERS = 26;
+const MOST_MARKS = 24; // names on the map, the largest clusters; more as it comes nearer
+function markOf(k) {
+  const name = wordsOf(k);
+  if (!name) return String(data.names[k]);
+  return name.length <= MARK_LETTERS ? name : `${name.slice(0, MARK_LETTERS - 1).replace(/[, ]+[^, ]*$/, "")}…`;
+}
+
+// the mean place of a cluster's rows on the flat map
+let flatSums = null;
+function flatCenter(k) {
+  if (flatSums === null) {
+    flatSums = Array.from({ length: nClusters + 2 }, () => [0, 0, 0]);
+    for (let i = 0; i < n; i++) {
+      const sum = flatSums[codes[i]];
+      sum[0] += flat[2 * i] / 32767;
+      sum[1] += flat[2 * i + 1] / 32767;
+      sum[2] += 1;
+    }
+  }
+  const [x, y, count] = flatSums[k];
+  return count ? [x / count + pan[0], y / count + pan[1], 1] : [0, 0, -1];
+}
+
 function drawMarks() {
   const pen = marks.getContext("2d");
   const [middle, r] = [size / 2, radius()];
@@ -219,23 +281,28 @@ function drawMarks() {
   const taken = [];
   for (const k of bySize) {
     if (selected.size > 0 && !selected.has(k)) continue;
-    const [x, y, z] = seen(data.centers[k]);
+    const [x, y, z] = isFlat ? flatCenter(k) : seen(data.centers[k]);
     if (z < 0.05) continue;
-    const [cx, cy] = [middle + r * x, middle - r * y];
-    const name = String(data.names[k]);
-    const half = [(name.length * 4.2 + 3) * density, 9 * density];
+    const name = markOf(k);
+    const half = [pen.measureText(name).width / 2 + 3 * density, 9 * density];
+    const isSeen = Math.max(Math.abs(x), Math.abs(y)) * r < middle;
+    if (!isSeen) continue;
+    // words at the rim are moved in, so that they can be read
+    const cx = Math.min(size - half[0], Math.max(half[0], middle + r * x));
+    const cy = middle - r * y;
     if (taken.some(([ox, oy, ow]) => Math.abs(ox - cx) < ow + half[0] && Math.abs(oy - cy) < 2 * half[1])) continue;
     taken.push([cx, cy, half[0]]);
-    pen.strokeStyle = "rgba(255,255,255,0.92)";
+    if (taken.length > MOST_MARKS * zoom && data.words[k]) break;
+    pen.strokeStyle = look().halo;
     pen.lineWidth = 4 * density;
     pen.strokeText(name, cx, cy);
-    pen.fillStyle = INK;
+    pen.fillStyle = look().ink;
     pen.fillText(name, cx, cy);
   }
-  if (data.kind === "sphere") drawAxes(pen, middle, r);
+  if (data.kind === "sphere" && !isFlat) drawAxes(pen, middle, r);
   for (const i of [hovered, pinned]) {
     if (i < 0 || (i === pinned && atZ[i] < 0)) continue;
-    pen.strokeStyle = INK;
+    pen.strokeStyle = look().ink;
     pen.lineWidth = (i === pinned ? 3 : 2) * density;
     pen.beginPath();
     pen.arc(atX[i], atY[i], (i === pinned ? 12 : 9) * density, 0, 2 * Math.PI);
@@ -249,8 +316,8 @@ function drawAxes(pen, middle, r) {
     const [x, y, z] = [frame[axis], frame[3 + axis], frame[6 + axis]];
     const length = Math.hypot(x, y);
     if ((z < 0 && length < 0.9) || zoom > 1.2) return;
-    pen.strokeStyle = "#76839a";
-    pen.fillStyle = "#76839a";
+    pen.strokeStyle = look().axis;
+    pen.fillStyle = look().axis;
     pen.lineWidth = density;
     pen.beginPath();
     pen.moveTo(middle + r * x, middle - r * y);

@@ -46,6 +46,7 @@ function update() {
   byId("shown").textContent = isFiltered()
     ? `${parts.join(" and ")}: ${nOn.toLocaleString("en")} of ${n.toLocaleString("en")} rows drawn`
     : "";
+  listRows();
   hide();
   redraw();
 }
@@ -55,7 +56,9 @@ function find() {
   query = search.value.trim().toLowerCase();
   isMatch = null;
   if (query) {
-    const number = data.names.findIndex((name) => query === String(name) || query === `cluster ${name}`);
+    const number = data.names.findIndex(
+      (name, k) => query === String(name) || query === `cluster ${name}` || query === wordsOf(k).toLowerCase(),
+    );
     isMatch = new Uint8Array(n);
     for (let i = 0; i < n; i++) {
       const isFound =
@@ -103,7 +106,7 @@ if (table) {
     button.className = "chip";
     button.dataset.cluster = line.dataset.cluster;
     button.setAttribute("aria-pressed", "false");
-    button.setAttribute("aria-label", `Show only cluster ${name.textContent}`);
+    button.setAttribute("aria-label", `Show only cluster ${name.textContent.replace(/\s+/g, " ").trim()}`);
     button.append(...name.childNodes);
     name.append(button);
     chips.push(button);
@@ -130,10 +133,12 @@ if (table) {
     update();
   });
 }
-byId("legend").addEventListener("click", (event) => {
-  const chip = event.target.closest(".chip");
-  if (chip) toggle(Number(chip.dataset.cluster));
-});
+for (const holder of document.querySelectorAll("#legend, .levels")) {
+  holder.addEventListener("click", (event) => {
+    const chip = event.target.closest(".chip");
+    if (chip) toggle(Number(chip.dataset.cluster));
+  });
+}
 byId("clear").addEventListener("click", showAll);
 search.addEventListener("input", () => areWordsReady.then(find));
 

@@ -1,0 +1,61 @@
+"""Rows that cannot be clustered (NaN, infinite, all zero): left out, labelled -1 and counted, in one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary.cli.screen import Screen
+from armillary.exceptions import InputError, ParameterError
+from armillary.selection.counting import counted
+from armillary.sources.stored import StoredRows
+from armillary.validation import has_direction
+
+WAYS = ("flag", "raise")
+
+Presence = npt.NDArray[np.bool_] | None
+
+
+def check_missing(missing: str) -> str:
+    """The option --missing."""
+    if missing not in WAYS:
+        raise ParameterError(f"--missing must be flag or raise; got '{missing}'. flag gives bad rows the label -1.")
+    return missing
+
+
+def present_rows(rows: Any, missing: str, screen: Screen) -> Presence:
+    """Which rows (n,) can be clustered, and a line about the others; None: all of them, or whatever the model says.
+
+    Rows on disk are looked at by the first pass, which refuses them.
+    """
+    if check_missing(missing) == "raise" or isinstance(rows, StoredRows):
+        return None
+    is_here = has_direction(rows)
+    if is_here.all():
+        return None
+    bad = np.flatnonzero(~is_here)
+    say_missing(screen, len(bad), len(is_here), int(bad[0]))
+    if len(bad) == len(is_here):
+        raise InputError(f"A row with a direction is needed; all {len(bad):,} are empty, NaN or zero. Check the file.")
+    return is_here
+
+
+def say_missing(screen: Screen, n_bad: int, n_rows: int, first: int) -> None:
+    """The one line."""
+    have, they = ("has", "it gets") if n_bad == 1 else ("have", "they get")
+    which = f"row {first:,}" if n_bad == 1 else f"the first is row {first:,}"
+    screen.warn(
+        f"{n_bad:,} of {counted(n_rows, 'row')} {have} no direction (empty, NaN, infinite or all zero), {which}, "
+        f"counted from 0: {they} the label -1."
+    )
+
+
+def spread_labels(labels: npt.NDArray[Any], is_here: Presence) -> npt.NDArray[Any]:
+    """Labels of the rows that are here (m,), for all (n,): -1 for the others."""
+    if is_here is None:
+        return labels
+    spread = np.full(len(is_here), -1, dtype=labels.dtype)
+    spread[is_here] = labels
+    return spread

@@ -1,0 +1,410 @@
+"""Curation from end to end: levels, nearest clusters, near-duplicates, an even sample; resumable, into one folder.
+
+Stages, each in pieces that are remembered (`work.py`): steps of k-means on some rows; one pass over all rows, a stretch
+at a time; clusters, some at a time, within and then across their borders; the measured recall. A run that was killed at
+any moment does no finished piece again, and ends with the same files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary import __version__
+from armillary.curation.covering import Coverage, coverage
+from armillary.curation.duplicates import (
+    Borders,
+    Duplicates,
+    Gone,
+    Pairs,
+    Search,
+    check_threshold,
+    duplicate_recall,
+    nearest_borders,
+    priority_order,
+)
+from armillary.curation.nearest import Nearest, nearest_of
+from armillary.curation.sampling import balanced_sample
+from armillary.curation.work import Work, told_apart
+from armillary.engines.contract import Between, Passes
+from armillary.engines.select import checked_points, open_passes
+from armillary.exceptions import InputError
+from armillary.files.folders import SUMMARY, held_folder
+from armillary.files.row_tables import write_row_table
+from armillary.models.means.hierarchical_spherical_kmeans import HierarchicalSphericalKMeans, fit_remembered
+from armillary.models.means.spherical_kmeans import SphericalKMeans
+from armillary.persistence.archive import save
+from armillary.validation import check_choice, check_integer
+
+_WHO = "curate"
+# Rows of one stretch of the pass over all rows.
+_STRETCH_ROWS = 1 << 17
+
+Told = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class CurationPlan:
+    """What to do.
+
+    Parameters
+    ----------
+    n_clusters : sequence of int, default=(100, 1000)
+        Clusters of each level, coarse to fine.
+    threshold : float, default=0.95
+        Rows whose cosine is at least this are near-duplicates.
+    keep : {"first", "central"}, default="first"
+        Which of them stays: that of the lowest number, or that nearest to its cluster.
+    n_sample : int or None, default=None
+        Rows of the even sample; None takes a tenth of what deduplication keeps.
+    n_nearest : int, default=4
+        Nearest clusters written for each row.
+    n_searched : int, default=8
+        Most clusters that a row is compared with.
+    n_fit_rows : int or None, default=1000000
+        Rows that steps are done on.
+    n_resamples, max_iter : int, default=3 and 20
+        Of `HierarchicalSphericalKMeans`.
+    n_recall_rows : int, default=500
+        Rows that are compared with all others to measure what was missed; 0 measures nothing.
+    random_state : int, default=0
+        Seed.
+    """
+
+    n_clusters: Sequence[int] = (100, 1000)
+    threshold: float = 0.95
+    keep: str = "first"
+    n_sample: int | None = None
+    n_nearest: int = 4
+    n_searched: int = 8
+    n_fit_rows: int | None = 1_000_000
+    n_resamples: int = 3
+    max_iter: int = 20
+    n_recall_rows: int = 500
+    random_state: int = 0
+
+    def checked(self, n_rows: int) -> CurationPlan:
+        """The plan, or an error that names the wrong value; a lower number of clusters is not chosen by itself."""
+        sizes = np.atleast_1d(np.asarray(self.n_clusters)).tolist()
+        n_fit_rows = None if self.n_fit_rows is None else check_integer(self.n_fit_rows, "n_fit_rows", _WHO, low=1)
+        n_sample = None if self.n_sample is None else check_integer(self.n_sample, "n_sample", _WHO, low=1)
+        found = replace(
+            self,
+            n_clusters=tuple(sizes),
+            threshold=check_threshold(self.threshold, _WHO),
+            keep=check_choice(self.keep, "keep", _WHO, ("first", "central")),
+            n_sample=n_sample,
+            n_nearest=check_integer(self.n_nearest, "n_nearest", _WHO, low=1),
+            n_searched=check_integer(self.n_searched, "n_searched", _WHO, low=1),
+            n_fit_rows=n_fit_rows,
+            n_recall_rows=check_integer(self.n_recall_rows, "n_recall_rows", _WHO, low=0),
+            random_state=check_integer(self.random_state, "random_state", _WHO, low=0),
+        )
+        n_fitted = n_rows if n_fit_rows is None else min(n_fit_rows, n_rows)
+        if max(sizes) > n_fitted:
+            raise InputError(
+                f"`n_clusters` of {_WHO} must not exceed the rows that steps are done on; got {max(sizes)} clusters "
+                f"and {n_fitted} rows. Give fewer, e.g. n_clusters=({max(1, n_fitted // 100)},)."
+            )
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Curation:
+    """What was found, for a report."""
+
+    plan: CurationPlan
+    model: HierarchicalSphericalKMeans
+    labels: npt.NDArray[np.int64]  # (n,) at the finest level
+    angles: npt.NDArray[np.float32]  # (n,) to the own cluster
+    duplicates: Duplicates
+    sample: npt.NDArray[np.int64]  # numbers of rows
+    recall: float | None
+    coverages: Mapping[str, list[Coverage]]
+    summary: Mapping[str, Any]
+
+
+def curate(
+    X: Any,
+    folder: str | os.PathLike[str],
+    plan: CurationPlan | None = None,
+    *,
+    ids: Sequence[str] | None = None,
+    n_threads: int | None = None,
+    force: bool = False,
+    tell: Told | None = None,
+    report: Callable[[Path, Curation], None] | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Deduplicate and balance rows: levels of clusters, near-duplicates, an even sample, in a folder.
+
+    The folder has `rows.parquet` (row, id, cluster at each level, nearest clusters with angles in degrees, whether a
+    row is kept and for which it went, whether it is in the sample), `sample.npy` (numbers of rows), `model.safetensors`
+    and `summary.json`; all of it or nothing. A run that was killed and is started again with the same rows and plan
+    goes on from what it had done, and ends with the same files. Files of rows are known by name, size and time, rows in
+    memory by shape and 4,096 of them.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, D), CSR or rows on disk
+        Rows, made unit here.
+    folder : path
+        Where results go.
+    plan : CurationPlan or None, default=None
+        What to do.
+    ids : sequence of str or None, default=None
+        Names of the rows, written beside their numbers.
+    n_threads : int or None, default=None
+        Threads; None takes every core. Results do not depend on it.
+    force : bool, default=False
+        Replace earlier results.
+    tell : callable or None, default=None
+        Called with (stage, number of pieces done, number of pieces) as work goes on.
+    report : callable or None, default=None
+        Called with a path for report.html and what was found, before the folder is moved into place.
+    facts : mapping or None, default=None
+        More entries of summary.json.
+
+    Returns
+    -------
+    dict
+        What `summary.json` has.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from armillary.curation import CurationPlan, curate
+    >>> rows = np.random.default_rng(0).standard_normal((500, 20))
+    >>> rows[400:] = rows[:100] + 0.01
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     found = curate(rows, f"{place}/curated", CurationPlan(n_clusters=(2, 10), n_sample=50))
+    >>> found["duplicates"]["removed"], found["sample"]["rows"]
+    (100, 50)
+    """
+    points = checked_points(X, _WHO)
+    wanted = (CurationPlan() if plan is None else plan).checked(points.n_rows)
+    if ids is not None and len(ids) != points.n_rows:
+        raise InputError(f"`ids` of {_WHO} must name each of the {points.n_rows} rows; got {len(ids)}. Leave them out.")
+    clock = _Clock()
+    with held_folder(folder) as place, place.whole(force=force) as new:
+        question = {"armillary": __version__, "plan": asdict(wanted), **told_apart(X)}
+        work = Work.beside(place.target, question)
+        with open_passes(points, n_threads, _WHO) as passes:
+            found = _found(X, passes, wanted, work, n_threads, tell or _silent, clock)
+        found = replace(found, summary=_summary(found, points.n_rows, points.n_features, facts))
+        _write(new, found, work, ids)
+        if report is not None:
+            report(new / "report.html", found)
+        seconds = {**clock.seconds, "pieces_known": work.n_known, "pieces_made": work.n_made}
+        with open(new / SUMMARY, "w") as stream:
+            stream.write(json.dumps(found.summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    work.remove()
+    return {**found.summary, "seconds": seconds}
+
+
+def _silent(stage: str, n_done: int, n_pieces: int) -> None:
+    """Nobody listens."""
+
+
+class _Clock:
+    """Seconds of each stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def note(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.seconds[stage] = round(now - self._last, 2)
+        self._last = now
+
+
+# ---------------------------------------------------------------------------------------------------------- stages
+
+
+def _found(
+    X: Any, passes: Passes, plan: CurationPlan, work: Work, n_threads: int | None, tell: Told, clock: _Clock
+) -> Curation:
+    model = _fitted(X, plan, work, n_threads, tell)
+    clock.note("levels")
+    spans = _stretches(passes.points.n_rows)
+    borders, angles = _passed(passes, spans, model, plan, work, tell)
+    clock.note("pass")
+    duplicates = _duplicates(passes, borders, angles, model, plan, work, tell)
+    clock.note("duplicates")
+    recall = _recall(X, duplicates, plan, work, n_threads)
+    clock.note("recall")
+    labels = np.concatenate([part.labels for part in borders]).astype(np.int64)
+    is_kept = duplicates.is_kept
+    n_sample = max(1, int(is_kept.sum()) // 10) if plan.n_sample is None else plan.n_sample
+    sample = balanced_sample(model, n_sample, labels=labels, among=is_kept, random_state=plan.random_state)
+    draws = np.random.default_rng(plan.random_state)
+    random = np.sort(draws.choice(np.flatnonzero(is_kept), min(n_sample, int(is_kept.sum())), replace=False))
+    flat = _flat_sample(labels, is_kept, n_sample, model, plan)
+    coverages = {
+        "all rows": coverage(model, labels=labels),
+        "kept": coverage(model, labels=labels, among=is_kept),
+        "sample": coverage(model, labels=labels, among=sample),
+        "random sample": coverage(model, labels=labels, among=random),
+        "sample from the finest level alone": coverage(model, labels=labels, among=flat),
+    }
+    clock.note("sample")
+    return Curation(plan, model, labels, angles, duplicates, sample, recall, coverages, {})
+
+
+def _flat_sample(labels: Any, is_kept: Any, n_sample: int, model: Any, plan: CurationPlan) -> Any:
+    """What k-means without levels gives: even over the finest clusters alone."""
+    flat = SphericalKMeans()
+    flat.cluster_centers_ = model.cluster_centers_
+    return balanced_sample(flat, n_sample, labels=labels, among=is_kept, random_state=plan.random_state)
+
+
+def _fitted(X: Any, plan: CurationPlan, work: Work, n_threads: int | None, tell: Told) -> HierarchicalSphericalKMeans:
+    n_runs = len(tuple(plan.n_clusters)) * (1 + plan.n_resamples)
+    model = HierarchicalSphericalKMeans(
+        plan.n_clusters,
+        n_resamples=plan.n_resamples,
+        n_fit_rows=plan.n_fit_rows,
+        max_iter=plan.max_iter,
+        random_state=plan.random_state,
+        n_threads=n_threads,
+        callbacks=lambda event: tell("levels", event.restart, n_runs),
+    )
+    fitted = fit_remembered(model, X, work, labels_all=False)
+    return fitted.set_params(callbacks=None, n_threads=None)
+
+
+def _stretches(n_rows: int) -> list[tuple[int, int]]:
+    return [(first, min(first + _STRETCH_ROWS, n_rows)) for first in range(0, n_rows, _STRETCH_ROWS)]
+
+
+def _passed(
+    passes: Passes,
+    spans: Sequence[tuple[int, int]],
+    model: HierarchicalSphericalKMeans,
+    plan: CurationPlan,
+    work: Work,
+    tell: Told,
+) -> tuple[list[Borders], npt.NDArray[np.float32]]:
+    """The one pass over all rows: nearest clusters of each, of which borders are kept in memory."""
+    most = max(plan.n_nearest, plan.n_searched + 1)
+    borders, angles = [], []
+    for number, (first, last) in enumerate(spans):
+
+        def make(first: int = first, last: int = last) -> dict[str, Any]:
+            return nearest_of(passes.over(Between(first, last)), model.cluster_centers_, most)._asdict()
+
+        found = Nearest(**work.known(f"nearest-{number}", make))
+        borders.append(nearest_borders(found, plan.threshold, plan.n_searched))
+        angles.append(found.angles[:, 0])
+        tell("pass", number + 1, len(spans))
+    return borders, np.concatenate(angles)
+
+
+def _duplicates(
+    passes: Passes,
+    borders: Sequence[Borders],
+    angles: npt.NDArray[np.float32],
+    model: HierarchicalSphericalKMeans,
+    plan: CurationPlan,
+    work: Work,
+    tell: Told,
+) -> Duplicates:
+    ranks = priority_order(None if plan.keep == "first" else -angles, len(angles), _WHO)
+    search = Search.joined(borders, plan.threshold, ranks, len(model.cluster_centers_))
+    width = passes.points.n_features
+    gone = _in_pieces("within", Gone, search.groups(width), lambda group: search.within(passes, group), work, tell)
+    settled = search.settled(gone)
+    pairs = _in_pieces("across", Pairs, settled.groups(width), lambda group: settled.across(passes, group), work, tell)
+    return settled.result(pairs)
+
+
+def _in_pieces(
+    stage: str, kind: Any, groups: Sequence[tuple[int, int]], make: Callable[..., Any], work: Work, tell: Told
+) -> list[Any]:
+    found = []
+    for number, group in enumerate(groups):
+        found.append(kind(**work.known(f"{stage}-{number}", lambda group=group: make(group)._asdict())))
+        tell(f"duplicates {stage}", number + 1, len(groups))
+    return found
+
+
+def _recall(X: Any, duplicates: Duplicates, plan: CurationPlan, work: Work, n_threads: int | None) -> float | None:
+    if plan.n_recall_rows == 0:
+        return None
+
+    def make() -> dict[str, float]:
+        n_rows, seed = plan.n_recall_rows, plan.random_state
+        return {"recall": duplicate_recall(X, duplicates, n_rows=n_rows, random_state=seed, n_threads=n_threads)}
+
+    return float(work.known("recall", make)["recall"])
+
+
+# --------------------------------------------------------------------------------------------------------- results
+
+
+def _write(folder: Path, found: Curation, work: Work, ids: Sequence[str] | None) -> None:
+    save(found.model, folder / "model.safetensors")
+    np.save(folder / "sample.npy", found.sample)
+    write_row_table(folder / "rows.parquet", _columns(found, work, ids), _WHO)
+
+
+def _columns(found: Curation, work: Work, ids: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+    """Columns of each stretch of rows."""
+    model, duplicates = found.model, found.duplicates
+    levels = [model.ancestors(level) for level in range(len(model.level_sizes_))]
+    is_kept = duplicates.is_kept
+    is_sampled = np.zeros(len(found.labels), dtype=np.bool_)
+    is_sampled[found.sample] = True
+    for number, (first, last) in enumerate(_stretches(len(found.labels))):
+        part, nearest = slice(first, last), work.get(f"nearest-{number}")
+        assert nearest is not None
+        columns: dict[str, Any] = {"row": np.arange(first, last)}
+        if ids is not None:
+            columns["id"] = list(ids[first:last])
+        for level, ancestors in enumerate(levels):
+            columns[f"cluster_{level}"] = ancestors[found.labels[part]].astype(np.int32)
+        for place in range(min(found.plan.n_nearest, nearest["clusters"].shape[1])):
+            columns[f"nearest_{place + 1}"] = nearest["clusters"][:, place]
+            columns[f"degrees_{place + 1}"] = np.degrees(nearest["angles"][:, place])
+        columns["is_kept"] = is_kept[part]
+        columns["kept_row"] = duplicates.kept_for[part]
+        columns["kept_cosine"] = duplicates.cosines[part]
+        columns["is_sampled"] = is_sampled[part]
+        yield columns
+
+
+def _summary(found: Curation, n_rows: int, n_features: int, facts: Mapping[str, Any] | None) -> dict[str, Any]:
+    plan, duplicates = found.plan, found.duplicates
+    groups = duplicates.groups(1)
+    return {
+        "armillary": __version__,
+        **(facts or {}),
+        "plan": {**asdict(plan), "n_clusters": list(plan.n_clusters)},
+        "rows": n_rows,
+        "columns": n_features,
+        "levels": [int(size) for size in found.model.level_sizes_],
+        "mean_degrees": round(math.degrees(float(found.angles.mean(dtype=np.float64))), 4),
+        "duplicates": {
+            "threshold": plan.threshold,
+            "removed": duplicates.n_removed,
+            "kept": n_rows - duplicates.n_removed,
+            "largest_group": len(groups[0]) if groups else 0,
+            "is_exact": duplicates.is_exact,
+            "rows_searched_in_part": duplicates.n_truncated,
+            "recall": found.recall,
+            "chained": duplicates.n_chained,
+        },
+        "sample": {"rows": len(found.sample)},
+        "coverage": {name: [asdict(one) for one in levels] for name, levels in found.coverages.items()},
+    }

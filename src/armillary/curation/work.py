@@ -1,0 +1,104 @@
+"""Work that a run has done, on disk: a run that was killed goes on where it was, if it is the same run.
+
+Every piece is one file written whole (`durable/whole.py`). The folder lies hidden beside the place of the results, is
+known by what the run was asked for, and goes when the results are there. Who has the lock of the results has it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from armillary.durable.locks import beside
+from armillary.durable.whole import whole_file
+from armillary.sources.stored import StoredRows
+
+_QUESTION = "question.json"
+# Rows whose bytes tell whether rows in memory are the same.
+_LOOKED_AT = 1 << 12
+
+
+class Work:
+    """Pieces by name: a `Memory` (fitting/memory.py)."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.n_known = 0  # pieces that were there already
+        self.n_made = 0
+
+    @classmethod
+    def beside(cls, target: Path, question: Mapping[str, Any]) -> Work:
+        """The work on a target that was asked for by the same question; work on another question goes."""
+        folder = beside(target, ".work")
+        text = json.dumps(question, sort_keys=True)
+        if not _is_text(folder / _QUESTION, text):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            with whole_file(folder / _QUESTION, "curate") as stream:
+                stream.write(text.encode())
+        return cls(folder)
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        """What is known under a name."""
+        try:
+            with np.load(self._folder / f"{name}.npz", allow_pickle=False) as held:
+                found = {key: held[key] if held[key].ndim else held[key].item() for key in held.files}
+        except FileNotFoundError:
+            return None
+        self.n_known += 1
+        return found
+
+    def put(self, name: str, **values: Any) -> None:
+        """Remember some arrays and numbers."""
+        with whole_file(self._folder / f"{name}.npz", "curate") as stream:
+            np.savez(stream, **values)
+        self.n_made += 1
+
+    def known(self, name: str, make: Any) -> dict[str, Any]:
+        """What is known under a name, or what `make()` gives, remembered."""
+        found = self.get(name)
+        if found is None:
+            found = dict(make())
+            self.put(name, **found)
+        return found
+
+    def remove(self) -> None:
+        """The results are there: all of it goes."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _is_text(path: Path, text: str) -> bool:
+    try:
+        return path.read_text() == text
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def told_apart(X: Any) -> dict[str, Any]:
+    """What tells rows from others: files by name, size and time; rows in memory by their shape and some of them."""
+    if isinstance(X, StoredRows):
+        paths = [str(shard.path) for shard in X.shards]
+        facts = [(path, *_facts(path)) for path in paths]
+        return {"shape": list(X.shape), "files": facts}
+    given: Any = X
+    matrix = given.tocsr() if sp.issparse(X) else np.asarray(given)
+    numbers = np.unique(np.linspace(0, matrix.shape[0] - 1, _LOOKED_AT).astype(np.int64))
+    some: Any = matrix[numbers]
+    is_sparse = sp.issparse(some)
+    digest = hashlib.sha256()
+    for part in (some.data, some.indices, some.indptr) if is_sparse else (np.ascontiguousarray(some),):
+        digest.update(np.ascontiguousarray(part).tobytes())
+    return {"shape": list(matrix.shape), "dtype": str(matrix.dtype), "rows": digest.hexdigest()}
+
+
+def _facts(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns

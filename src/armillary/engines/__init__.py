@@ -1,0 +1,1 @@
+"""All work on N rows, behind one seam: `contract.py`."""

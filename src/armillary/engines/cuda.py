@@ -1,0 +1,624 @@
+"""Rows on a GPU: passes with the labels and whole sums of the CPU, bit for bit.
+
+torch holds the memory and starts kernels, which are in `kernels/gpu`. What is K-sized is done on the host, as
+everywhere: rules go to the device with each pass, sums come home. Labels of wide rows come from a product of halves
+that is only a filter (`kernels/gpu/choose.py`); whole sums are integers, so their order does not matter. Shares agree
+to what `engines/contract.py` promises. What has no form here yet says so: nothing goes to the CPU in silence.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property, partial
+from typing import Any, NoReturn, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from armillary._typing import Float64Array
+from armillary.engines.contract import (
+    UNIT,
+    Algorithm,
+    Between,
+    Counted,
+    Directed,
+    FewRows,
+    Folder,
+    Gate,
+    Here,
+    Labelled,
+    Numbered,
+    Numbers,
+    Outcome,
+    Placed,
+    RowFunction,
+    Rule,
+    Scaled,
+    Shuffled,
+    Span,
+    What,
+    Which,
+)
+from armillary.engines.cpu import LaneSums, chosen_rows, most_evidence
+from armillary.engines.cpu_column import EQUAL, mass_grid
+from armillary.engines.cuda_labels import CudaColumn, CudaGroups, CudaLabels, whole_masses
+from armillary.engines.cuda_points import CudaPoints, as_points
+from armillary.exceptions import InputError, ParameterError
+from armillary.kernels.gpu import start
+from armillary.kernels.rows.contract import FLOAT32_SLOPE_LIMIT, Kernels
+from armillary.kernels.select import kernels_for
+from armillary.rules import AffineRule, Anchors, QuadraticRule
+from armillary.sums import whole
+from armillary.sums.directional import DirectionalStatistics
+from armillary.validation import unit_block
+from armillary.workers import thread_count
+
+T = TypeVar("T")
+# Scores of a table that stands on the device: 1 GiB of float64; and of one that goes home.
+_TABLE_VALUES = 1 << 27
+_HOME_VALUES = 1 << 24
+# Rows of a function of scores that go home together.
+_HOME_ROWS = 1 << 16
+
+
+class CudaPasses:
+    """Passes over one set of points on a GPU; see `engines/contract.py`."""
+
+    def __init__(self, points: CudaPoints) -> None:
+        self.points = points
+        self._pieces: dict[tuple[int, int], CudaPoints] = {}
+
+    @cached_property
+    def host(self) -> Kernels:
+        """What the host does with a few rows."""
+        return kernels_for("cpu")
+
+    @cached_property
+    def chooser(self) -> start.Chooser:
+        """Labels by a rule."""
+        points = self.points
+        return start.Chooser(points.matrix, lambda: points.shadow, points.scratch)
+
+    @cached_property
+    def _rounder(self) -> float:
+        return whole.rounder(self.points.q)
+
+    def over(self, which: Which) -> CudaPasses:
+        """Passes over some of the rows, as rows of their own; these themselves where that is all rows as they are."""
+        points = self._chosen(which)
+        return self if points is self.points else CudaPasses(points)
+
+    def _chosen(self, which: Which) -> CudaPoints:
+        points = self.points
+        match which:
+            case Counted():
+                return points.counted()
+            case Shuffled(generator):
+                return points.take(start.to_device(generator.permutation(points.n_rows)))
+            case Numbered(numbers):
+                return points.take(start.to_device(np.asarray(numbers, np.int64)))
+            case Between(first, last):
+                return points.between(first, last)
+            case Placed(first_row, q):
+                return points.placed(first_row, q)
+            case Labelled(labels, label):
+                return points.take(torch.nonzero(cast(CudaLabels, labels).values == label).ravel())
+            case Scaled(column):
+                factors = cast(CudaColumn, column).values.double()
+                weights = factors if points.weights is None else points.weights * factors
+                return CudaPoints(points.matrix, weights, points.who, points.first_row, points.is_present)
+            case Directed():
+                return self._refuse("rows of counts")
+
+    def _refuse(self, what: str, instead: str = "device='cpu'") -> NoReturn:
+        raise InputError(
+            f"X of {self.points.who} must be rows on the CPU here: {what} have no form on a GPU yet; got rows on a "
+            f"GPU. Use {instead}."
+        )
+
+    # ------------------------------------------------------------------------------------- beside the rows
+
+    def labels(
+        self, algorithm: Algorithm = "lloyd", n_clusters: int | None = None, into: npt.NDArray[np.int32] | None = None
+    ) -> CudaLabels:
+        """Labels, all -1. Bounds are not kept: a product of halves takes less than to look at them."""
+        return CudaLabels(self.points, torch.full((self.points.n_rows,), -1, dtype=torch.int32, device=start.device()))
+
+    def labels_from(self, values: npt.NDArray[np.integer[Any]]) -> CudaLabels:
+        """Labels that a user gave (n,)."""
+        return CudaLabels(self.points, start.to_device(np.asarray(values).astype(np.int32)))
+
+    def random_labels(self, n_clusters: int, generator: np.random.Generator) -> CudaLabels:
+        """A label from 0 to K - 1 for each row, by chance."""
+        return self.labels_from(generator.integers(n_clusters, size=self.points.n_rows, dtype=np.int32))
+
+    def column(self, fill: float, *, is_exact: bool = False) -> CudaColumn:
+        """One number beside each row."""
+        dtype = torch.float64 if is_exact else self.points.matrix.dtype
+        return self._beside(torch.full((self.points.n_rows,), fill, dtype=dtype, device=start.device()))
+
+    def _beside(self, values: torch.Tensor) -> CudaColumn:
+        return CudaColumn(values, self.points)
+
+    def own(self, rule: AffineRule, labels: Any) -> CudaColumn:
+        """The float64 score of each row with its own label."""
+        return self._beside(start.own_scores(self.points.matrix, start.DeviceRule.of(rule), labels.values))
+
+    def inverse_lengths(self) -> CudaColumn:
+        """1 / |x| of each row, to float64 precision."""
+        return self._beside(1.0 / start.roots(start.squares(self.points.matrix)))
+
+    def lower(self, column: Any, rule: AffineRule, *, is_exact: bool = False) -> None:
+        """Lower to 1 - the best score of the rule, where that is less."""
+        given, rows = start.DeviceRule.of(rule), self.points.matrix
+        if is_exact:
+            best = torch.zeros(len(rows), dtype=torch.int32, device=rows.device)
+            if given.n_clusters > 1 and len(rows):
+                best.fill_(-1)
+                self.chooser.label(given, best, (0, len(rows)))
+            scores = start.own_scores(rows, given, best)
+        else:
+            scores = start.row_scores(rows, given)[:, 0]
+        torch.minimum(column.values, _distances(scores), out=column.values)
+
+    def left(self, column: Any, rule: AffineRule) -> Float64Array:
+        """The weighted sum that would remain if each cluster of the rule (K,) were used to `lower` by itself."""
+        q, given, points = mass_grid(self.points.q, column.top()), start.DeviceRule.of(rule), self.points
+        total = torch.zeros(given.n_clusters, dtype=torch.float64, device=start.device())
+        for part in self._parts(given.n_clusters):
+            lowered = torch.minimum(
+                _distances(start.row_scores(points.matrix[part], given)), column.values[part][:, None]
+            )
+            weights = None if points.weights is None else points.weights[part]
+            total += whole_masses(lowered.T, weights, q).sum(dim=1)
+        return total.cpu().numpy()
+
+    def _parts(self, n_clusters: int, most: int = _TABLE_VALUES) -> Iterator[slice]:
+        """Rows whose scores stand in one table."""
+        step = max(1, most // max(1, n_clusters))
+        for first in range(0, self.points.n_rows, step):
+            yield slice(first, min(first + step, self.points.n_rows))
+
+    def groups(self, labels: Any, n_clusters: int) -> CudaGroups:
+        """Rows by their label."""
+        return CudaGroups(labels)
+
+    def lowest(self, groups: Any, rule: AffineRule, clusters: Iterable[int]) -> float:
+        """The lowest float64 score that a row of some clusters has with a rule of one cluster; inf for no rows."""
+        wanted = start.to_device(np.fromiter(clusters, np.int32))
+        numbers = torch.nonzero(torch.isin(groups.values, wanted)).ravel()
+        if not len(numbers):
+            return math.inf
+        rows = self.points.matrix[numbers]
+        nothing = torch.zeros(len(rows), dtype=torch.int32, device=rows.device)
+        return float(start.own_scores(rows, start.DeviceRule.of(rule), nothing).min())
+
+    # ------------------------------------------------------------------------------------------ the passes
+
+    def label(self, rule: AffineRule, labels: Any, *, span: Span = None, sums: bool = True) -> Outcome:
+        """Write the best cluster of each row of the span over its label, or refuse the row."""
+        n_clusters = len(rule.offsets)
+        if not self.points.n_rows:
+            return Outcome(DirectionalStatistics.zero(*rule.shape, self.points.q) if sums else None)
+        if span is None and sums:
+            found, statistics = labels.sweep(self, rule)
+            return Outcome(statistics, 0.0, found.n_moved, found.n_refused)
+        rows = span or (0, self.points.n_rows)
+        labels.note(None, None)
+        if rows[0] >= rows[1]:
+            return Outcome(self.sum(labels, n_clusters) if sums else None)
+        found = self.chooser.label(start.DeviceRule.of(rule), labels.values, rows)
+        if not sums:
+            return Outcome(None, n_refused=found.n_refused)
+        if rows[1] < self.points.n_rows:
+            return Outcome(self.sum(labels, n_clusters), n_refused=labels.n_refused())
+        return Outcome(self.sum(labels, n_clusters), 0.0, found.n_moved, found.n_refused)
+
+    def name(self, rule: AffineRule, names: npt.NDArray[np.int64], over: Any | None = None) -> npt.NDArray[np.int64]:
+        """The name of the best cluster of each row, for the user."""
+        labels = self.labels()
+        self.label(rule, labels, sums=False)
+        return labels.to_host(names)
+
+    def sum(self, labels: Any | None, n_clusters: int, within: tuple[int, int] | None = None) -> DirectionalStatistics:
+        """Statistics of the labelled rows; None: all rows as cluster 0. `within`: of the clusters from..to alone."""
+        if labels is None:
+            nothing = torch.zeros(self.points.n_rows, dtype=torch.int32, device=start.device())
+            return self.at_home(self.device_sums(nothing, n_clusters))
+        if within is None or within == (0, n_clusters):
+            known: DirectionalStatistics | None = labels.known(self.points, n_clusters)
+            if known is None:
+                sums = self.device_sums(labels.values, n_clusters)
+                known = self.at_home(sums)
+                if self.points.weights is labels._points.weights:
+                    labels.note(sums, known)
+            return known
+        first, last = within
+        values = labels.values
+        inside = torch.where((values >= first) & (values < last), values - first, -1).int()
+        return self.at_home(self.device_sums(inside, last - first))
+
+    def device_sums(self, labels: torch.Tensor, n_clusters: int) -> start.DeviceSums:
+        """Sums in quanta, where the rows are."""
+        return start.sum_rows(self.points.matrix, self.points.sum_weights, labels, n_clusters, self._rounder)
+
+    def add_moved(
+        self, labels: torch.Tensor, moved: tuple[torch.Tensor, torch.Tensor, torch.Tensor], into: start.DeviceSums
+    ) -> None:
+        """Bring sums up to date by rows that moved."""
+        start.move_rows(self.points.matrix, self.points.sum_weights, labels, moved, into, self._rounder)
+
+    def at_home(self, sums: start.DeviceSums) -> DirectionalStatistics:
+        """Sums as the host has them: quanta times 2^-q, exactly."""
+        quantum = math.ldexp(1.0, -self.points.q)
+        counts, resultants = start.to_host(sums.counts.double() * quantum), sums.resultants.double() * quantum
+        return DirectionalStatistics(counts, start.to_host(resultants), self.points.q)
+
+    def move(self, labels: Any, numbers: Numbers, values: npt.ArrayLike) -> None:
+        """Give a few rows their labels; sums that are known stay so."""
+        labels.move(self, numbers, np.asarray(values, dtype=np.int32))
+
+    def weigh(self, labels: Any, n_clusters: int) -> Float64Array:
+        """The sum of the weights of each cluster's rows (K,)."""
+        weights = self.points.host_weights
+        values = np.maximum(labels.values.cpu().numpy(), -1) + 1
+        return np.bincount(values, weights, minlength=n_clusters + 1)[1:].astype(np.float64, copy=False)
+
+    # --------------------------------------------------------------------------------------------- softmax
+
+    def _soft_table(self, rows: torch.Tensor, rule: start.DeviceRule) -> torch.Tensor:
+        """Scores (m, K) for a softmax: float64, or float32 where rows, slopes and offsets allow it, as on the CPU."""
+        if self._is_float32(rule.rule):
+            return torch.addmm(rule.offsets.float(), rows, rule.vectors.float().T)
+        return torch.addmm(rule.offsets, rows.double(), rule.vectors.T)
+
+    def _is_float32(self, rule: AffineRule) -> bool:
+        """Whether scores of a softmax are float32: the rule of the CPU (kernels/rows/blocks.py)."""
+        longest = float(np.sqrt(np.vecdot(rule.vectors, rule.vectors).max(initial=0.0)))
+        largest = max(longest, float(np.abs(rule.offsets).max(initial=0.0)))
+        is_wide = self.points.n_features > start.SHORT
+        return self.points.matrix.dtype == torch.float32 and is_wide and largest < FLOAT32_SLOPE_LIMIT
+
+    def _shares(self, rows: torch.Tensor, rule: start.DeviceRule) -> tuple[torch.Tensor, torch.Tensor]:
+        """Shares (m, K), in the type of the scores, and log evidence (m,) in float64."""
+        table = self._soft_table(rows, rule)
+        top = table.amax(dim=1, keepdim=True)
+        table.sub_(top).exp_()
+        total = table.sum(dim=1, dtype=torch.float64)
+        table.div_(total[:, None].to(table.dtype))
+        return table, top[:, 0].double() + torch.log(total)
+
+    def share(self, rule: AffineRule, *, is_lent: bool = False) -> Outcome:
+        """Sums with every row shared by responsibility, and the evidence."""
+        given, points = start.DeviceRule.of(rule), self.points
+        if self._is_float32(rule) and given.n_clusters <= start.MOST_SHARED:
+            return self._share_halves(given)
+        place = start.device()
+        counts = torch.zeros(given.n_clusters, dtype=torch.float64, device=place)
+        resultants = torch.zeros(rule.shape, dtype=torch.float64, device=place)
+        evidence = torch.zeros((), dtype=torch.float64, device=place)
+        for part in self._parts(given.n_clusters):
+            rows = points.matrix[part]
+            shares, log_evidence = self._shares(rows, given)
+            if points.weights is not None:
+                weights = points.weights[part]
+                shares.mul_(weights[:, None].to(shares.dtype))
+                log_evidence = log_evidence * weights
+            evidence += log_evidence.sum()
+            counts += shares.sum(dim=0, dtype=torch.float64)
+            resultants += (shares.T @ rows.to(shares.dtype)).double()
+        return Outcome(DirectionalStatistics(counts.cpu().numpy(), resultants.cpu().numpy()), float(evidence))
+
+    def shared_lanes(self, rule: AffineRule) -> LaneSums:
+        """What `share` adds up, for rows that are a part of more: all rows are one lane."""
+        return LaneSums([self.share(rule)], rule.shape)
+
+    def _share_halves(self, rule: start.DeviceRule) -> Outcome:
+        """`share` of wide float32 rows, on tensor cores."""
+        points, sums = self.points, start.SoftSums(rule, self.points.n_features)
+        most = 1.0 if points.weights is None or not points.n_rows else max(float(points.weights.max()), 1e-300)
+        weights = None if points.weights is None else points.weights / most
+        evidence = torch.zeros((), dtype=torch.float64, device=start.device())
+        for part in self._parts(rule.n_clusters):
+            own = None if weights is None else weights[part]
+            found = sums.add(points.matrix[part], own)
+            evidence += found.sum() if own is None else (found * own).sum()
+        counts, resultants = sums.sums()
+        statistics = DirectionalStatistics((most * counts).cpu().numpy(), (most * resultants).cpu().numpy())
+        return Outcome(statistics, most * float(evidence))
+
+    def evidence(self, rule: AffineRule) -> float:
+        """The weighted sum over rows of log sum exp score: a whole sum, on a grid by the rule's bound on a score."""
+        found = self._log_evidence(rule)
+        q = mass_grid(self.points.q, most_evidence(rule))
+        return float(whole_masses(found, self.points.weights, q).sum())
+
+    def _log_evidence(self, rule: AffineRule) -> torch.Tensor:
+        given = start.DeviceRule.of(rule)
+        found = torch.empty(self.points.n_rows, dtype=torch.float64, device=start.device())
+        for part in self._parts(given.n_clusters):
+            found[part] = self._shares(self.points.matrix[part], given)[1]
+        return found
+
+    # ----------------------------------------------------------------------------------------------- draws
+
+    def anchors(self, labels: Any, key: tuple[int, int], n_clusters: int) -> Anchors:
+        """The row of each cluster with the lowest priority."""
+        points, values = self.points, labels.values.long()
+        own = start.uniforms(key, points.first_row, points.n_rows)
+        lowest = torch.full((n_clusters,), math.inf, dtype=torch.float64, device=own.device)
+        lowest = lowest.scatter_reduce(0, values, own, "amin")
+        is_it = own == lowest[values]
+        numbers = points.first_row + torch.nonzero(is_it).ravel()
+        rows = torch.full((n_clusters,), 2**62, dtype=torch.int64, device=own.device)
+        rows = rows.scatter_reduce(0, values[is_it], numbers, "amin")
+        rows = torch.where(torch.isfinite(lowest), rows, -1)
+        return Anchors(key, lowest.cpu().numpy(), rows.cpu().numpy())
+
+    def draw(self, rule: Rule, labels: Any, key: tuple[int, int], anchors: Anchors | None = None) -> None:
+        """Write one draw per row over its label, among the clusters that its priority allows; anchors stay."""
+        if isinstance(rule, QuadraticRule):
+            self._refuse("draws among Gaussians")
+        given, points = start.DeviceRule.of(rule), self.points
+        stays = Anchors.none(given.n_clusters) if anchors is None else anchors
+        lowest, rows = start.to_device(stays.priorities), start.to_device(stays.rows)
+        for part in self._parts(given.n_clusters):
+            first, n_rows = points.first_row + part.start, part.stop - part.start
+            scores = start.table(points.matrix[part], given, torch.float64)
+            numbers = torch.arange(first, first + n_rows, dtype=torch.int64, device=scores.device)
+            if anchors is not None:
+                own = start.uniforms(stays.key, first, n_rows)[:, None]
+                is_allowed = (lowest < own) | ((lowest == own) & (rows <= numbers[:, None]))
+                scores.masked_fill_(~is_allowed, -math.inf)
+            scores.sub_(scores.amax(dim=1, keepdim=True)).exp_()
+            running = torch.cumsum(scores, dim=1)
+            targets = start.uniforms(key, first, n_rows) * running[:, -1]
+            drawn = torch.searchsorted(running, targets[:, None]).ravel().clamp(max=given.n_clusters - 1)
+            held = torch.isin(numbers, rows)
+            labels.values[part] = torch.where(held, labels.values[part], drawn.int())
+        labels.note(None, None)
+
+    # ---------------------------------------------------------------------------------------------- scores
+
+    def compare(self, rule: AffineRule, labels: Any, first: int, own: Any, nearest: Any) -> None:
+        """Write scores with own clusters over `own`, and raise `nearest` to the largest of the others."""
+        given = start.DeviceRule.of(rule)
+        for part in self._parts(given.n_clusters):
+            scores = start.table(self.points.matrix[part], given, torch.float64)
+            codes = (labels.values[part] - first).long()
+            is_here = (codes >= 0) & (codes < given.n_clusters)
+            places = codes.clamp(0, given.n_clusters - 1)[:, None]
+            found = scores.gather(1, places)
+            own.values[part] = torch.where(is_here, found[:, 0].to(own.values.dtype), own.values[part])
+            scores.scatter_(1, places, torch.where(is_here[:, None], -math.inf, found))
+            best = scores.amax(dim=1).to(nearest.values.dtype)
+            nearest.values[part] = torch.maximum(nearest.values[part], best)
+
+    def fold(
+        self,
+        rule: AffineRule | None,
+        folder: Folder[Any, T],
+        labels: Any | None = None,
+        columns: Sequence[Any] = (),
+    ) -> T:
+        """A summary of the scores of all rows, with what lies beside them: scores are made here, and folded at home."""
+        dtype = torch.float64 if folder.is_exact else self.points.matrix.dtype
+        by_row = getattr(folder, "is_by_row", False)
+        tables = self._tables(rule, dtype, labels, columns, by_row=by_row)
+        return folder.join([folder.part(scores, here) for scores, here in tables])
+
+    def _tables(
+        self,
+        rule: AffineRule | None,
+        dtype: torch.dtype,
+        labels: Any | None,
+        columns: Sequence[Any],
+        *,
+        by_row: bool = False,
+    ) -> Iterator[tuple[Any, Here]]:
+        """Scores of some rows at home, and what lies beside them."""
+        given = None if rule is None else start.DeviceRule.of(rule)
+        n_clusters = 0 if given is None else given.n_clusters
+        points = self.points
+        step = max(1, min(_HOME_ROWS, _HOME_VALUES // max(1, n_clusters)))
+        for first in range(0, points.n_rows, step):
+            part = slice(first, min(first + step, points.n_rows))
+            rows = points.matrix[part]
+            if given is None:
+                scores = np.empty((len(rows), 0), np.float64 if dtype == torch.float64 else np.float32)
+            else:
+                scores = (start.row_scores(rows, given) if by_row else start.table(rows, given, dtype)).cpu().numpy()
+            weights = points.host_weights
+            yield (
+                scores,
+                Here(
+                    points.first_row + first,
+                    None if weights is None else weights[part],
+                    None if labels is None else labels.values[part].cpu().numpy(),
+                    tuple(column.values[part].cpu().numpy() for column in columns),
+                    partial(_at_home, rows),
+                ),
+            )
+
+    def values(
+        self, rule: Rule | None, what: What | RowFunction, labels: Any | None = None, columns: Sequence[Any] = ()
+    ) -> npt.NDArray[Any]:
+        """Something of each row for the user, (n,) or (n, K)."""
+        if isinstance(rule, QuadraticRule):
+            self._refuse("scores by Gaussians")
+        if not isinstance(what, str):
+            found = [what.of(scores, here) for scores, here in self._tables(rule, torch.float64, labels, columns)]
+            return np.concatenate(found) if len(found) != 1 else found[0]
+        assert rule is not None
+        if what == "evidence":
+            return self._log_evidence(rule).cpu().numpy()
+        given = start.DeviceRule.of(rule)
+        dtype = self.points.dtype if what == "scores" else np.dtype(np.float64)
+        table = np.empty((self.points.n_rows, given.n_clusters), dtype)
+        for part in self._parts(given.n_clusters, _HOME_VALUES) if table.size else ():
+            rows = self.points.matrix[part]
+            found_part = start.table(rows, given, rows.dtype) if what == "scores" else self._shares(rows, given)[0]
+            table[part] = found_part.cpu().numpy()
+        return table
+
+    def mean(self, values: npt.NDArray[Any]) -> float:
+        """The mean of something of each row (n,), weighted as the rows are."""
+        return float(np.average(values, weights=self.points.host_weights))
+
+    # -------------------------------------------------------------------------------------------- few rows
+
+    def rows(self, numbers: range | Numbers) -> FewRows:
+        """A few rows on the host."""
+        points, weights = self.points, self.points.host_weights
+        if isinstance(numbers, range):
+            part = slice(numbers.start, numbers.stop)
+            block = points.matrix[part].cpu().numpy()
+            return FewRows(np.arange(numbers.start, numbers.stop), block, None if weights is None else weights[part])
+        chosen = np.asarray(numbers, np.int64)
+        block = points.matrix[start.to_device(chosen)].cpu().numpy()
+        return FewRows(numbers, block, None if weights is None else weights[chosen])
+
+    def unit_rows(self, numbers: npt.ArrayLike) -> Float64Array:
+        """A few rows (m, D), dense and of unit length in float64."""
+        block = self.rows(np.asarray(numbers, np.int64)).block
+        return np.asarray(unit_block(np.asarray(block, dtype=np.float64), 0, self.points.who))
+
+    def weights_at(self, numbers: Numbers) -> Float64Array | None:
+        """The weights of a few rows (m,)."""
+        weights = self.points.host_weights
+        return None if weights is None else weights[numbers]
+
+    def choose(self, n_rows: int, generator: np.random.Generator) -> Numbers:
+        """Distinct rows, each drawn with the probability of its weight."""
+        return chosen_rows(self.points.n_rows, self.points.host_weights, n_rows, generator)
+
+    def partition(self, labels: Any) -> Any:
+        """Sets of rows that split and merge are kept on the CPU."""
+        self._refuse("sets of rows that split and merge", "device='cpu', or BayesianVonMisesFisherMixture")
+
+    def halves(self, is_left: npt.NDArray[np.bool_] | None = None) -> Any:
+        """As `partition`."""
+        self._refuse("sets of rows that split and merge", "device='cpu', or BayesianVonMisesFisherMixture")
+
+    def each(self, spans: Sequence[tuple[int, int]], task: Callable[[int, Any], T]) -> list[T]:
+        """`task(number, passes)` over the rows of each span, in turn."""
+        return [task(number, CudaPasses(self._piece(*span))) for number, span in enumerate(spans)]
+
+    def _piece(self, first: int, last: int) -> CudaPoints:
+        """The rows from..to, the same points every time: they know their shadow."""
+        known = self._pieces.get((first, last))
+        if known is None:
+            known = self._pieces[first, last] = self.points.between(first, last)
+        return known
+
+    def by_feature(self, edges: npt.NDArray[np.int64]) -> None:
+        """Rows here are dense."""
+        return
+
+
+def _at_home(rows: torch.Tensor) -> Any:
+    return rows.cpu().numpy()
+
+
+def _distances(cosines: torch.Tensor) -> torch.Tensor:
+    """1 - cos, 0 for equal directions: rounding must not make a row seem apart from itself."""
+    apart = 1.0 - cosines
+    return torch.where(apart < EQUAL["f" if cosines.dtype == torch.float32 else "d"], torch.zeros_like(apart), apart)
+
+
+class CudaEngine:
+    """The engine of rows on a GPU; see `engines/contract.py`."""
+
+    name = "cuda"
+
+    def __init__(self) -> None:
+        reason = why_not()
+        if reason:
+            raise ParameterError(f"`device` must have a GPU here; got 'cuda'. {reason}")
+
+    def points(
+        self,
+        X: Any,
+        who: str,
+        sample_weight: Any = None,
+        expected_features: int | None = None,
+        gate: Gate = UNIT,
+    ) -> CudaPoints:
+        """Check rows and their weights, on the device."""
+        with _at(X), _sentences(who):
+            return as_points(X, who, sample_weight, expected_features, gate)
+
+    @contextmanager
+    def open(self, points: CudaPoints, n_threads: int | None, who: str) -> Iterator[CudaPasses]:
+        """Passes over points, on the device that they are on and the stream that is current there."""
+        thread_count(n_threads, who)
+        with _at(points.matrix), _sentences(who):
+            yield CudaPasses(points)
+
+
+def _at(X: Any) -> AbstractContextManager[Any]:
+    """The device of a tensor as the current one: kernels start there, though another may be current."""
+    is_there = isinstance(X, torch.Tensor) and X.is_cuda
+    return torch.cuda.device(X.device) if is_there else nullcontext()
+
+
+@contextmanager
+def _sentences(who: str) -> Iterator[None]:
+    """What the driver says, in a sentence."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise InputError(
+            f"X of {who} must fit into the memory of the GPU, with half of it again for its shadow; there was no more: "
+            f"{str(error).splitlines()[0]} Give fewer rows, float32 rows, or use device='cpu'."
+        ) from error
+    except start.KernelError as error:
+        raise ParameterError(
+            f"`device` of {who} must be a card that its kernels can be compiled for; one of them was not, by triton "
+            f"{start.version()}: {str(error).strip().splitlines()[-1]}. Use device='cpu', and tell us."
+        ) from error
+
+
+def why_not() -> str:
+    """Why no rows can be worked on here; empty where they can."""
+    if start.IS_INTERPRETED:
+        return ""
+    if not torch.cuda.is_available():
+        return "No CUDA device, or no driver for it, was found: use device='cpu', or None to go where X is."
+    major, minor = torch.cuda.get_device_capability()
+    if major < 8:
+        return f"Cards from compute capability 8.0 on are served, this one has {major}.{minor}: use device='cpu'."
+    return ""
+
+
+def described() -> str:
+    """The card and what drives it, in a line."""
+    reason = why_not()
+    if reason:
+        return reason
+    if start.IS_INTERPRETED:
+        return f"Triton's interpreter on the CPU, for tests (torch {torch.__version__}, triton {start.version()})"
+    found = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return (
+        f"{found.name}, {found.total_memory / 2**30:.0f} GiB, compute capability {found.major}.{found.minor} "
+        f"(torch {torch.__version__}, triton {start.version()})"
+    )
+
+
+def like(X: Any, found: Any) -> Any:
+    """Arrays on the device that X is on, in its kind: a tensor of torch, or what its library makes of one."""
+    if isinstance(found, tuple):
+        return tuple(like(X, each) for each in found)
+    if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiub":
+        return found
+    tensor = torch.from_numpy(np.ascontiguousarray(found)).to(
+        X.device if isinstance(X, torch.Tensor) else start.device()
+    )
+    if isinstance(X, torch.Tensor):
+        return tensor
+    make = getattr(sys.modules.get(type(X).__module__.split(".")[0]), "from_dlpack", None)
+    return tensor if make is None else make(tensor)

@@ -1,0 +1,297 @@
+"""Rows at the workers of Dask: its scheduler, its data and its handling of failures, and none of our own.
+
+X may be a Dask array, a Dask dataframe with a column of lists, or rows on disk (`open_rows(..., n_workers="dask")`).
+The rows of a part are a future of Dask, cut where lanes end, and every message to the part is a task that has it for
+its data: so tasks go where the rows lie. What lies beside them is kept by the worker (`desk.py`). Where a worker is
+lost, Dask makes the rows anew elsewhere and sends the task there; that desk says that it is new, and is told the
+history of the part.
+
+The client is the present one (`distributed.Client`). Where there is none, one worker within this process serves for the
+length of a call; the status pages that Dask always has are then on loopback.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from itertools import cycle
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from armillary.engines.contract import UNIT, Gate
+from armillary.engines.dealt import Crew, DealtEngine, DealtPoints, checked_rows
+from armillary.engines.desk import NOTHING, Desk
+from armillary.engines.executors import Station, StationLostError, WorkersLostError
+from armillary.exceptions import InputError, InputTypeError, MissingExtraError
+
+_DESKS = "_armillary_desks"
+_LOOK = 2.0  # seconds between two looks at whether there is a scheduler
+_LOOPBACK = "127.0.0.1:0"  # None would be a port of every interface
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise MissingExtraError.of("Dask rows as X", "distributed", "dask") from error
+    return distributed
+
+
+@contextmanager
+def _present_client() -> Iterator[Any]:
+    """The client that there is; else one with a worker in this process."""
+    distributed = _distributed()
+    try:
+        found = distributed.get_client()
+    except ValueError:
+        found = None
+    if found is not None:
+        yield found
+        return
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            processes=False,
+            protocol="inproc",
+            dashboard_address=_LOOPBACK,
+            worker_dashboard_address=_LOOPBACK,
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+class DaskWorkers:
+    """The workers of a client (`executors.Executor`)."""
+
+    def __init__(self, client: Any, addresses: Sequence[str]) -> None:
+        self.client, self.addresses = client, addresses
+        self.rows: list[Any] = []  # futures of the rows of each part, where they lie at the workers
+
+    @contextmanager
+    def stations(self, n_parts: int) -> Iterator[Sequence[Station]]:
+        """See `executors.Executor`."""
+        rows = self.rows or [None] * n_parts
+        key = uuid4().hex
+        stations = [
+            DaskStation(self.client, f"{key}-{number}", self.addresses[number % len(self.addresses)], own)
+            for number, own in enumerate(rows)
+        ]
+        is_well = False
+        try:
+            yield stations
+            is_well = True
+        finally:
+            for station in stations:
+                station.close(waits=is_well)
+            self.rows.clear()
+
+
+class DaskStation:
+    """A part at a worker of Dask."""
+
+    def __init__(self, client: Any, key: str, address: str, rows: Any) -> None:
+        self._client, self._key, self.address, self._rows = client, key, address, rows
+
+    def ask(self, message: bytes) -> bytes:
+        """The desk's answer, wherever the desk is now."""
+        self._check_client()
+        future = self._submitted(_answer, self._key, message, self._rows)
+        try:
+            self.address, answer = self._awaited(future)
+        except self._losses() as error:
+            raise StationLostError(f"a worker of Dask went away: {error}") from error
+        except BaseException:
+            future.cancel()  # Ctrl-C: what has not begun never will
+            raise
+        return bytes(answer)
+
+    def _awaited(self, future: Any) -> Any:
+        """What a task comes to; a client that lost its scheduler would wait for it for ever."""
+        while True:
+            try:
+                return future.result(timeout=_LOOK)
+            except TimeoutError:
+                self._check_client()
+
+    def _check_client(self) -> None:
+        if self._client.status not in ("running", "connecting"):
+            raise WorkersLostError(
+                "The scheduler of Dask must stay for the length of a fit; the client has lost it. Start another, and "
+                "the same fit once more: with an armillary.persistence.Checkpoint among its callbacks it goes on."
+            )
+
+    def _submitted(self, function: Any, *arguments: Any) -> Any:
+        # the worker that has the desk, or another where that is gone
+        return self._client.submit(
+            function,
+            *arguments,
+            key=f"armillary-{uuid4().hex}",
+            workers=[self.address],
+            allow_other_workers=True,
+            pure=False,
+        )
+
+    @staticmethod
+    def _losses() -> tuple[type[BaseException], ...]:
+        distributed = _distributed()
+        return (distributed.KilledWorker, distributed.CancelledError)
+
+    def close(self, *, waits: bool) -> None:
+        """Have the desk let go of everything."""
+        if self._client.status != "running":
+            return
+        future = self._submitted(_let_go, self._key)
+        if waits:
+            future.result()
+        else:
+            _distributed().fire_and_forget(future)
+
+
+def _answer(key: str, message: bytes, rows: Any) -> tuple[str, bytes]:
+    """At a worker: the answer of a desk, and where it is."""
+    worker = _distributed().get_worker()
+    desk = vars(worker).setdefault(_DESKS, {}).setdefault(key, Desk())
+    return worker.address, desk.answer(message, lambda: rows)
+
+
+def _let_go(key: str) -> None:
+    """At a worker: no more of this desk."""
+    desk = vars(_distributed().get_worker()).get(_DESKS, {}).pop(key, None)
+    if desk is not None:
+        desk.answer(NOTHING)
+
+
+@contextmanager
+def dask_workers(n_threads: int | None) -> Iterator[Crew]:
+    """The workers of the present client."""
+    with _present_client() as client:
+        threads = client.nthreads()
+        if not threads:
+            raise InputError("Rows at workers of Dask must have a worker; the present client has none. Start one.")
+        n_each = min(threads.values()) if n_threads is None else n_threads
+        yield Crew(DaskWorkers(client, sorted(threads)), len(threads), n_each)
+
+
+class DaskEngine(DealtEngine):
+    """The engine of Dask arrays and dataframes; see `engines/contract.py`."""
+
+    name = "dask"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[int, tuple[Any, Any]] = {}  # by the number of an object: it, and its rows as an array
+
+    def points(
+        self,
+        X: Any,
+        who: str,
+        sample_weight: Any = None,
+        expected_features: int | None = None,
+        gate: Gate = UNIT,
+    ) -> DealtPoints:
+        """Check shapes and weights; values are looked at by the workers."""
+        array = self._array(X, who)
+        weights = sample_weight.compute() if hasattr(sample_weight, "compute") else sample_weight
+        return checked_rows(array, array.shape, array.dtype, self.name, who, weights, expected_features, gate)
+
+    def n_columns(self, X: Any) -> int:
+        """How many columns the rows have."""
+        return int(self._array(X, "this model").shape[1])
+
+    def _array(self, X: Any, who: str) -> Any:
+        """X as a Dask array whose shape is known. It is found once: lengths of partitions have to be counted."""
+        known = self._known.get(id(X))
+        if known is not None and known[0]() is X:
+            return known[1]
+        array = _as_array(X, who)
+        number = id(X)
+        self._known[number] = weakref.ref(X, lambda _: self._known.pop(number, None)), array
+        return array
+
+    def workers(self, points: DealtPoints, n_threads: int | None) -> AbstractContextManager[Crew]:
+        """The workers of the present client."""
+        return dask_workers(n_threads)
+
+    def rows_of(self, points: DealtPoints, spans: Sequence[tuple[int, int]], executor: Any) -> Sequence[None]:
+        """None: the rows of each part are cut at the workers, and lie there."""
+        sizes = tuple(last - first for first, last in spans)
+        blocks = points.rows.rechunk({0: sizes, 1: -1}).to_delayed().ravel().tolist()
+        executor.rows = [
+            executor.client.compute(block, workers=[address], allow_other_workers=True)
+            for block, address in zip(blocks, cycle(executor.addresses), strict=False)
+        ]
+        return [None] * len(spans)
+
+
+def _as_array(X: Any, who: str) -> Any:
+    import dask.array as da
+    from dask.utils import is_dataframe_like, is_series_like
+
+    if isinstance(X, da.Array):
+        if X.ndim != 2 or not isinstance(X._meta, np.ndarray):
+            raise InputTypeError(
+                f"X of {who} must be a Dask array with two dimensions that is made of NumPy arrays; got {X!r}. Convert "
+                "its blocks: X.map_blocks(numpy.asarray)."
+            )
+        return X.copy().compute_chunk_sizes() if np.isnan(X.shape[0]) else X
+    if not (is_dataframe_like(X) or is_series_like(X)):
+        raise InputTypeError(
+            f"X of {who} must be a Dask array or a Dask dataframe with a column of lists; got {type(X).__name__}. Make "
+            "one: dask.array.from_delayed(...)."
+        )
+    return _from_frame(X, who)
+
+
+def _from_frame(frame: Any, who: str) -> Any:
+    import dask
+    import dask.array as da
+
+    parts = [dask.delayed(_stacked)(part, who) for part in frame.to_delayed()]
+    shapes = dask.compute(*[dask.delayed(_shape)(part) for part in parts])
+    widths = {shape[1:] for shape in shapes if shape[0]}
+    if len(widths) != 1:
+        raise InputError(
+            f"X of {who} must have rows of one width and one dtype; got {sorted(map(str, widths)) or 'no rows'}. Check "
+            "the step that made them."
+        )
+    width, dtype = widths.pop()
+    arrays = [
+        da.from_delayed(part, (shape[0], width), dtype) for part, shape in zip(parts, shapes, strict=True) if shape[0]
+    ]
+    return da.concatenate(arrays)
+
+
+def _shape(rows: Any) -> tuple[int, int, str]:
+    return rows.shape[0], rows.shape[1], rows.dtype.str
+
+
+def _stacked(part: Any, who: str) -> Any:
+    """The rows of one partition: its one column of lists, or all of its columns of numbers."""
+    columns = [part] if part.ndim == 1 else [part[name] for name in part.columns]
+    lists = [column for column in columns if _has_lists(column)]
+    if len(lists) == 1:
+        return _from_lists(lists[0])
+    if not lists and columns and all(column.dtype.kind in "fiub" for column in columns):
+        return np.column_stack([column.to_numpy() for column in columns])
+    came = ", ".join(f"{column.name} ({column.dtype})" for column in columns)
+    raise InputTypeError(
+        f"X of {who} must be a dataframe with one column of lists, or of numbers alone; got the columns {came}. Choose "
+        "one: X['embedding']. Where lists became strings, read them again with "
+        "dask.config.set({'dataframe.convert-string': False})."
+    )
+
+
+def _has_lists(column: Any) -> bool:
+    if str(column.dtype).startswith(("list", "fixed_size_list", "large_list")):
+        return True
+    return column.dtype == object and all(isinstance(value, list | tuple | np.ndarray) for value in column.head(1))
+
+
+def _from_lists(column: Any) -> Any:
+    if not len(column):
+        return np.empty((0, 0))
+    return np.stack([np.asarray(value) for value in column])

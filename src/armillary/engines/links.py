@@ -1,0 +1,15 @@
+"""The door to the kernel of `Links`, which learns vectors one after the other, on the host."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from armillary.kernels.links.records import LINK_GROUP, LINK_NODE, Fate, LinkForest, LinkLog, LinkRule, Tally
+
+__all__ = ["LINK_GROUP", "LINK_NODE", "Fate", "LinkForest", "LinkLog", "LinkRule", "Tally", "kernel"]
+
+
+def kernel() -> Any:
+    """The compiled forest, imported when first asked for."""
+    return importlib.import_module("armillary.kernels.links.forest")

@@ -1,1 +1,0 @@
-"""CPU kernels: the only home of numba."""

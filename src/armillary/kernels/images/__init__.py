@@ -1,0 +1,1 @@
+"""Compiled work on depth images and normals."""

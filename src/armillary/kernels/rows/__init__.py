@@ -1,0 +1,1 @@
+"""Compiled work on rows and their clusters."""

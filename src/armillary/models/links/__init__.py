@@ -1,0 +1,1 @@
+"""Links: one vector at a time."""

@@ -1,0 +1,1 @@
+"""Mixtures of von Mises-Fisher laws, and the seed's baseline for counts."""

@@ -1,0 +1,1 @@
+"""What chooses models, angles and thresholds for users."""

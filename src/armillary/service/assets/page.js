@@ -1,0 +1,497 @@
+// The live page: what the server tells, shown; what people do, asked of it. Words of users are only ever set as text.
+
+const COLORS = ["#0e56ab", "#e9904a", "#6fd6a6", "#972d5e", "#13a2e3", "#eccb36", "#7c6ac6", "#4d8a44", "#c96390",
+  "#816d1e", "#a594ee", "#8d4fb4"];
+const byId = (name) => document.getElementById(name);
+const chosen = { collection: "", id: null, operations: [], since: 0, rows: new Map(), turn: 0 };
+let token = sessionStorage.getItem("armillary-token") || "";
+let map = { ids: [], points: [], vectors: [], names: [] };
+let view = { yaw: 0.6, pitch: 0.35 };
+let watching = null; // what ends the stream of events
+let last = null; // counts of a second ago
+
+// ------------------------------------------------------------------------------------------------------- asking
+
+async function ask(method, path, body) {
+  const headers = {};
+  if (token) headers.authorization = `Bearer ${token}`;
+  if (body !== undefined) headers["content-type"] = "application/json";
+  if (method !== "GET") headers["idempotency-key"] = crypto.randomUUID ? crypto.randomUUID() : `${Date.now()}-${Math.random()}`;
+  const answer = await fetch(`/v1${path}`, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+  if (answer.status === 401) { byId("login").hidden = false; byId("main").hidden = true; }
+  const content = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw Object.assign(new Error(content.error || `HTTP ${answer.status}`), { status: answer.status });
+  return content;
+}
+
+const here = (rest = "") => `/collections/${encodeURIComponent(chosen.collection)}${rest}`;
+
+function say(words) {
+  byId("said").textContent = words;
+  clearTimeout(say.later);
+  say.later = setTimeout(() => { byId("said").textContent = ""; }, 6000);
+}
+
+const tried = (work) => async (...given) => {
+  try { await work(...given); } catch (error) { say(error.message); }
+};
+
+// --------------------------------------------------------------------------------------------------------- begin
+
+async function begin() {
+  const { collections } = await ask("GET", "/collections");
+  byId("login").hidden = true;
+  byId("empty").hidden = collections.length > 0;
+  byId("main").hidden = collections.length === 0;
+  const list = byId("collection");
+  const before = chosen.collection || new URLSearchParams(location.hash.slice(1)).get("collection");
+  list.replaceChildren(...collections.map((one) => new Option(one.name, one.name)));
+  if (!collections.length) { setTimeout(tried(begin), 2000); return; }
+  const name = collections.some((one) => one.name === before) ? before : collections[0].name;
+  list.value = name;
+  await open(name);
+}
+
+async function open(name) {
+  chosen.collection = name;
+  chosen.id = null;
+  chosen.turn += 1;
+  location.hash = new URLSearchParams({ collection: name }).toString();
+  chosen.rows.clear();
+  byId("ids").replaceChildren();
+  byId("events").replaceChildren();
+  byId("one-body").hidden = true;
+  byId("one-hint").hidden = false;
+  byId("one-title").textContent = "No id chosen";
+  last = null;
+  await Promise.all([refresh(), readIds(), readMap()]);
+  const details = await ask("GET", here());
+  chosen.since = Math.max(0, details.event - 100);
+  watch(chosen.turn);
+}
+
+// -------------------------------------------------------------------------------------------------------- events
+
+// fetch and not EventSource: that has no way to send a token
+async function watch(turn) {
+  if (watching) watching.abort();
+  watching = new AbortController();
+  const mine = watching;
+  while (turn === chosen.turn) {
+    try {
+      const headers = token ? { authorization: `Bearer ${token}` } : {};
+      const answer = await fetch(`/v1${here("/events/stream")}?since=${chosen.since}`, { headers, signal: mine.signal });
+      if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+      tell(true);
+      await read(answer.body.getReader(), turn);
+    } catch (error) {
+      if (mine.signal.aborted) return;
+    }
+    tell(false);
+    await new Promise((resume) => setTimeout(resume, 400));
+    if (turn === chosen.turn) tried(async () => { await Promise.all([refresh(), readIds(), readMap()]); })();
+  }
+}
+
+async function read(reader, turn) {
+  const decoder = new TextDecoder();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done || turn !== chosen.turn) return;
+    text += decoder.decode(value, { stream: true });
+    const parts = text.split("\n\n");
+    text = parts.pop();
+    for (const part of parts) {
+      const line = part.split("\n").find((one) => one.startsWith("data: "));
+      if (line) hear(JSON.parse(line.slice(6)));
+    }
+  }
+}
+
+function tell(isLive) {
+  byId("state").textContent = isLive ? "live" : "connecting again";
+  byId("state").classList.toggle("live", isLive);
+}
+
+function hear(event) {
+  if (!event.number || event.number <= chosen.since) return;
+  chosen.since = event.number;
+  const list = byId("events");
+  list.prepend(eventLine(event));
+  while (list.children.length > 300) list.lastChild.remove();
+  if (event.kind === "born" || event.kind === "split" || event.kind === "came back") {
+    show({ id: event.id, name: null, vectors: 1, subclusters: 1 }, Date.now() / 1000 - event.at < 5);
+  } else if (event.kind === "merged" || event.kind === "forgotten") {
+    drop(event.id);
+  } else if (event.kind === "named" || event.kind === "unnamed") {
+    const row = chosen.rows.get(event.id);
+    if (row) show({ ...row.facts, name: event.name ?? null });
+  }
+  later();
+}
+
+function later() {
+  clearTimeout(later.timer);
+  later.timer = setTimeout(tried(async () => {
+    await Promise.all([readIds(), readMap()]);
+    if (chosen.id !== null) await openId(chosen.id, true);
+  }), 250);
+}
+
+function eventLine(event) {
+  const line = document.createElement("li");
+  const time = document.createElement("time");
+  time.textContent = new Date(event.at * 1000).toLocaleTimeString();
+  line.append(time, idLink(event.id), ` ${words(event)} `);
+  if (event.other !== undefined) line.append(idLink(event.other));
+  if (event.name !== undefined) line.append(`“${event.name}”`);
+  return line;
+}
+
+function words(event) {
+  return { born: "is new", merged: "went into", split: "left", forgotten: "was forgotten", named: "is called",
+    unnamed: "has no name now", "kept apart": "is kept apart from" }[event.kind] || event.kind;
+}
+
+function idLink(number) {
+  const link = document.createElement("button");
+  link.type = "button";
+  link.className = "link";
+  link.textContent = `#${number}`;
+  link.addEventListener("click", tried(() => openId(number)));
+  return link;
+}
+
+// ----------------------------------------------------------------------------------------------------- list of ids
+
+async function readIds() {
+  const { ids } = await ask("GET", here("/ids?limit=2000"));
+  const known = new Set(ids.map((one) => one.id));
+  for (const number of [...chosen.rows.keys()]) if (!known.has(number)) drop(number);
+  for (const one of ids) show(one);
+  byId("n-ids").textContent = chosen.rows.size.toLocaleString();
+}
+
+function show(facts, isFresh = false) {
+  let row = chosen.rows.get(facts.id);
+  if (!row) {
+    row = makeRow(facts.id);
+    chosen.rows.set(facts.id, row);
+    place(row, facts.id);
+  }
+  row.facts = facts;
+  row.who.textContent = facts.name ? `${facts.name} · #${facts.id}` : `#${facts.id}`;
+  row.count.textContent = facts.vectors === null ? "" : Math.round(facts.vectors).toLocaleString();
+  row.line.hidden = !isFound(facts);
+  if (isFresh) {
+    row.line.classList.add("fresh");
+    setTimeout(() => row.line.classList.remove("fresh"), 2500);
+    byId("n-ids").textContent = chosen.rows.size.toLocaleString();
+  }
+}
+
+function place(row, number) {
+  // newest first: whoever just came is on top
+  const list = byId("ids");
+  const after = [...list.children].find((line) => Number(line.dataset.id) < number);
+  list.insertBefore(row.line, after || null);
+}
+
+function makeRow(number) {
+  const line = document.createElement("li");
+  const button = document.createElement("button");
+  const dot = document.createElement("span");
+  const who = document.createElement("span");
+  const count = document.createElement("span");
+  line.dataset.id = number;
+  button.type = "button";
+  button.draggable = true;
+  button.setAttribute("aria-pressed", "false");
+  dot.className = "dot";
+  dot.style.background = COLORS[number % COLORS.length];
+  who.className = "who";
+  count.className = "count";
+  button.append(dot, who, count);
+  button.addEventListener("click", tried(() => openId(number)));
+  button.addEventListener("dragstart", (event) => event.dataTransfer.setData("text/plain", String(number)));
+  line.addEventListener("dragover", (event) => { event.preventDefault(); line.classList.add("over"); });
+  line.addEventListener("dragleave", () => line.classList.remove("over"));
+  line.addEventListener("drop", tried(async (event) => {
+    event.preventDefault();
+    line.classList.remove("over");
+    const other = Number(event.dataTransfer.getData("text/plain"));
+    if (Number.isInteger(other) && other !== number) await merge(number, other);
+  }));
+  line.append(button);
+  return { line, button, who, count, facts: {} };
+}
+
+function drop(number) {
+  const row = chosen.rows.get(number);
+  if (!row) return;
+  row.line.remove();
+  chosen.rows.delete(number);
+  byId("n-ids").textContent = chosen.rows.size.toLocaleString();
+}
+
+function isFound(facts) {
+  const wanted = byId("find").value.trim().toLowerCase();
+  return !wanted || String(facts.id) === wanted.replace("#", "") || (facts.name || "").toLowerCase().includes(wanted);
+}
+
+// ------------------------------------------------------------------------------------------------------------ an id
+
+async function openId(number, isQuiet = false) {
+  const facts = await ask("GET", here(`/ids/${number}`));
+  const now = facts.current;
+  chosen.id = now >= 0 ? now : null;
+  for (const [id, row] of chosen.rows) row.button.setAttribute("aria-pressed", String(id === now));
+  byId("one-hint").hidden = now >= 0;
+  byId("one-body").hidden = now < 0;
+  byId("one-title").textContent = now < 0 ? `#${number} was forgotten` : `${facts.name || "Id"} · #${now}`;
+  if (now < 0) return;
+  fill(facts);
+  if (!isQuiet || document.activeElement !== byId("name")) byId("name").value = facts.name || "";
+  byId("undo").disabled = chosen.operations.length === 0;
+  await showImage(facts);
+  draw();
+}
+
+function fill(facts) {
+  const lines = [["vectors", Math.round(facts.vectors ?? 0).toLocaleString()],
+    ["sub-clusters", (facts.subclusters || []).length], ["known as", facts.known_as.map((id) => `#${id}`).join(", ")]];
+  if (facts.spread_degrees !== undefined && facts.spread_degrees !== null) {
+    lines.push(["spread", `${facts.spread_degrees.toFixed(1)}°`]);
+  }
+  byId("facts").replaceChildren(...lines.flatMap(([name, value]) => {
+    const term = document.createElement("dt");
+    const said = document.createElement("dd");
+    term.textContent = name;
+    said.textContent = value;
+    return [term, said];
+  }));
+  byId("nearest").replaceChildren(...(facts.nearest || []).map((one) => {
+    const line = document.createElement("li");
+    const join = document.createElement("button");
+    join.type = "button";
+    join.textContent = "merge";
+    join.className = "link";
+    join.addEventListener("click", tried(() => merge(facts.current, one.id)));
+    line.append(idLink(one.id), ` ${one.name || ""} cosine ${one.cosine.toFixed(3)} `, join);
+    return line;
+  }));
+  byId("meta").textContent = Object.keys(facts.meta).length ? JSON.stringify(Object.values(facts.meta), null, 1) : "nothing";
+  byId("history").replaceChildren(...facts.history.slice().reverse().map(eventLine));
+}
+
+async function showImage(facts) {
+  const image = byId("thumb");
+  if (image.src.startsWith("blob:")) URL.revokeObjectURL(image.src);
+  image.hidden = true;
+  if (!facts.has_thumbnail) return;
+  for (const number of facts.known_as) {
+    const headers = token ? { authorization: `Bearer ${token}` } : {};
+    const answer = await fetch(`/v1${here(`/ids/${number}/thumbnail`)}`, { headers });
+    if (!answer.ok) continue;
+    image.src = URL.createObjectURL(await answer.blob());
+    image.alt = facts.name || `id ${facts.current}`;
+    image.hidden = false;
+    return;
+  }
+}
+
+async function done(answer, sentence) {
+  if (answer.operation && answer.undone === undefined) chosen.operations.push(answer.operation);
+  say(sentence);
+  await Promise.all([readIds(), readMap()]);
+}
+
+async function merge(one, other) {
+  const answer = await ask("POST", here("/merge"), { one, other });
+  await done(answer, `#${other} and #${one} are one now: #${answer.id}. Undo takes it back.`);
+  await openId(answer.id);
+}
+
+byId("naming").addEventListener("submit", tried(async (event) => {
+  event.preventDefault();
+  const name = byId("name").value.trim() || null;
+  const answer = await ask("PUT", here(`/ids/${chosen.id}/name`), { name });
+  await done(answer, name ? `#${answer.id} is called ${name}.` : `#${answer.id} has no name now.`);
+  await openId(answer.id);
+}));
+
+byId("merging").addEventListener("submit", tried(async (event) => {
+  event.preventDefault();
+  await merge(chosen.id, Number(byId("merge-with").value));
+  byId("merge-with").value = "";
+}));
+
+byId("split").addEventListener("click", tried(async () => {
+  const answer = await ask("POST", here("/split"), { id: chosen.id });
+  await done(answer, `#${answer.part} left #${answer.id}. Undo takes it back.`);
+  await openId(answer.id);
+}));
+
+byId("undo").addEventListener("click", tried(async () => {
+  const operation = chosen.operations[chosen.operations.length - 1];
+  const answer = await ask("POST", here("/undo"), { operation });
+  chosen.operations.pop();
+  await done(answer, "Taken back.");
+  await openId(answer.id ?? chosen.id);
+}));
+
+byId("forget").addEventListener("click", () => {
+  byId("sure-text").textContent = `Forget #${chosen.id} for good? Vectors, name and attachments are erased; this cannot be undone.`;
+  byId("sure").showModal();
+});
+
+byId("sure").addEventListener("close", tried(async () => {
+  if (byId("sure").returnValue !== "yes") return;
+  const answer = await ask("POST", here("/forget"), { id: chosen.id });
+  const held = answer.backups_still_holding || [];
+  await done({}, held.length ? `Forgotten. Backups that still hold it: ${held.join(", ")}.` : "Forgotten.");
+  await openId(answer.id);
+}));
+
+// -------------------------------------------------------------------------------------------------------- numbers
+
+async function refresh() {
+  const details = await ask("GET", here());
+  byId("n-vectors").textContent = details.vectors.toLocaleString();
+  byId("p50").textContent = details.milliseconds.p50 === null ? "–" : details.milliseconds.p50.toFixed(1);
+  byId("p99").textContent = details.milliseconds.p99 === null ? "–" : details.milliseconds.p99.toFixed(1);
+  byId("waiting").textContent = details.waiting;
+  if (last && details.at > last.at) {
+    const rate = (details.vectors - last.vectors) / (details.at - last.at);
+    byId("rate").textContent = Math.max(0, rate).toFixed(rate < 10 ? 1 : 0);
+    if (details.vectors !== last.vectors) later();
+  }
+  last = details;
+}
+
+setInterval(() => { if (chosen.collection && !byId("main").hidden) refresh().catch(() => {}); }, 1000);
+
+// ------------------------------------------------------------------------------------------------------------ map
+
+async function readMap() {
+  map = await ask("GET", here("/map"));
+  draw();
+}
+
+function turned([x, y, z]) {
+  const [c, s] = [Math.cos(view.yaw), Math.sin(view.yaw)];
+  const [u, w] = [c * x + s * y, -s * x + c * y];
+  const [d, e] = [Math.cos(view.pitch), Math.sin(view.pitch)];
+  return [u, d * z - e * w, d * w + e * z]; // right, up, towards the reader
+}
+
+function draw() {
+  const canvas = byId("map");
+  const pen = canvas.getContext("2d");
+  const style = getComputedStyle(canvas); // its own colours: a canvas cannot read those of the page
+  const side = canvas.width;
+  const radius = side * 0.44;
+  const at = (point) => { const [x, y, z] = turned(point); return [side / 2 + radius * x, side / 2 - radius * y, z]; };
+  pen.clearRect(0, 0, side, side);
+  pen.strokeStyle = style.borderTopColor;
+  pen.lineWidth = 1.5;
+  for (let ring = 0; ring < 9; ring += 1) {
+    pen.beginPath();
+    for (let step = 0; step <= 64; step += 1) {
+      const angle = (step / 64) * 2 * Math.PI;
+      const fixed = ring < 6 ? (ring / 6) * Math.PI : ((ring - 7) / 3) * Math.PI;
+      const point = ring < 6
+        ? [Math.cos(fixed) * Math.sin(angle), Math.sin(fixed) * Math.sin(angle), Math.cos(angle)]
+        : [Math.cos(fixed) * Math.cos(angle), Math.cos(fixed) * Math.sin(angle), Math.sin(fixed)];
+      const [x, y, z] = at(point);
+      if (z < 0 || step === 0) pen.moveTo(x, y); else pen.lineTo(x, y);
+    }
+    pen.stroke();
+  }
+  const most = Math.max(1, ...(map.vectors || []));
+  const order = map.ids.map((_, place) => place).sort((a, b) => turned(map.points[a])[2] - turned(map.points[b])[2]);
+  pen.font = `${side / 30}px system-ui, sans-serif`;
+  for (const place of order) {
+    const [x, y, z] = at(map.points[place]);
+    const size = 5 + 13 * Math.sqrt((map.vectors[place] || 1) / most);
+    pen.globalAlpha = z < 0 ? 0.25 : 1;
+    pen.beginPath();
+    pen.arc(x, y, size, 0, 2 * Math.PI);
+    pen.fillStyle = COLORS[map.ids[place] % COLORS.length];
+    pen.fill();
+    if (map.ids[place] === chosen.id) {
+      pen.lineWidth = 4;
+      pen.strokeStyle = style.color;
+      pen.stroke();
+    }
+    if (z >= 0 && (map.ids.length <= 40 || map.names[place])) {
+      pen.fillStyle = style.color;
+      pen.fillText(map.names[place] || `#${map.ids[place]}`, x + size + 3, y + 5);
+    }
+  }
+  pen.globalAlpha = 1;
+}
+
+function nearestTo(event) {
+  const canvas = byId("map");
+  const box = canvas.getBoundingClientRect();
+  const scale = canvas.width / box.width;
+  const [x, y] = [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
+  let best = null;
+  let least = 24;
+  map.ids.forEach((number, place) => {
+    const [u, v, w] = turned(map.points[place]);
+    const gap = Math.hypot(canvas.width / 2 + canvas.width * 0.44 * u - x, canvas.width / 2 - canvas.width * 0.44 * v - y);
+    if (w >= 0 && gap < least) { least = gap; best = number; }
+  });
+  return best;
+}
+
+let grip = null;
+byId("map").addEventListener("pointerdown", (event) => {
+  grip = { x: event.clientX, y: event.clientY, moved: 0 };
+  byId("map").setPointerCapture(event.pointerId);
+});
+byId("map").addEventListener("pointermove", (event) => {
+  if (!grip) return;
+  const [dx, dy] = [event.clientX - grip.x, event.clientY - grip.y];
+  grip = { x: event.clientX, y: event.clientY, moved: grip.moved + Math.hypot(dx, dy) };
+  view = { yaw: view.yaw - dx * 0.008, pitch: Math.max(-1.5, Math.min(1.5, view.pitch + dy * 0.008)) };
+  draw();
+});
+byId("map").addEventListener("pointerup", tried(async (event) => {
+  const isClick = grip && grip.moved < 5;
+  grip = null;
+  const number = isClick ? nearestTo(event) : null;
+  if (number !== null) await openId(number);
+}));
+byId("map").addEventListener("keydown", (event) => {
+  const step = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] }[event.key];
+  if (!step) return;
+  event.preventDefault();
+  view = { yaw: view.yaw + step[0], pitch: Math.max(-1.5, Math.min(1.5, view.pitch + step[1])) };
+  draw();
+});
+
+// ------------------------------------------------------------------------------------------------------- the rest
+
+byId("collection").addEventListener("change", tried(() => open(byId("collection").value)));
+byId("find").addEventListener("input", () => { for (const row of chosen.rows.values()) row.line.hidden = !isFound(row.facts); });
+byId("login").addEventListener("submit", tried(async (event) => {
+  event.preventDefault();
+  token = byId("token").value.trim();
+  sessionStorage.setItem("armillary-token", token);
+  byId("token").value = "";
+  await begin();
+}));
+byId("theme").addEventListener("click", () => {
+  const isDark = getComputedStyle(document.documentElement).colorScheme === "dark"
+    || (document.documentElement.dataset.theme === undefined && matchMedia("(prefers-color-scheme: dark)").matches);
+  document.documentElement.dataset.theme = isDark ? "light" : "dark";
+  byId("theme").textContent = isDark ? "Dark" : "Light";
+  draw();
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+if (matchMedia("(prefers-color-scheme: dark)").matches) byId("theme").textContent = "Light";
+tried(begin)();

@@ -1,0 +1,552 @@
+"""One collection at work: its lock, its one writer, group commit, snapshots and erasure.
+
+The writer takes all requests that wait, writes their operations in one commit, does them, and answers. Readers ask the
+model directly (`models/turns.py`), so they see what is on disk and nothing else. A snapshot is a copy of the model that
+another thread writes; the writer puts it in place of the log when the file is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import json
+import os
+import queue
+import shutil
+import threading
+import time
+import zipfile
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from armillary.durable.locks import held
+from armillary.durable.whole import sync_to_disk, whole_file
+from armillary.persistence.archive import load, model_bytes
+from armillary.service.errors import ServiceError, absent
+from armillary.service.identities import Identities, Int64Array
+from armillary.service.operations import ADD, FORGET, META, THUMBNAIL, Event, Operation, Outcome, Rows
+from armillary.service.store import Entry, Followed, Snapshot, Store, copied_rows, is_full
+
+LOG, BACKUPS = "log.sqlite", "backups"
+_MOST_GROUPED = 512  # operations in one commit
+_IDLE_SECONDS = 0.25  # after which what followed is written by itself
+_MOST_RECENT = 10_000  # events in memory
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How a collection works."""
+
+    max_queue: int = 1024
+    snapshot_vectors: int = 100_000
+    snapshot_operations: int = 20_000
+    min_free_bytes: int = 64 << 20
+
+
+class _Asked(NamedTuple):
+    operation: Operation
+    key: str | None
+    digest: bytes
+    answered: Future[Outcome]
+
+
+class _Written(NamedTuple):
+    """A snapshot whose file is whole."""
+
+    snapshot: Snapshot
+    epoch: int
+
+
+class _Task(NamedTuple):
+    """Something that the writer does between two groups."""
+
+    work: Callable[[], Any]
+    answered: Future[Any]
+
+
+class Collection:
+    """A name, a log and the state that follows from it."""
+
+    def __init__(self, folder: Path, limits: Limits, *, model: Any = None) -> None:
+        self.name = folder.name
+        self.folder = folder
+        self.limits = limits
+        self.broken: BaseException | None = None
+        self.latencies: deque[float] = deque(maxlen=2048)  # seconds from request to answer
+        self.commits: deque[float] = deque(maxlen=2048)  # seconds of each commit
+        self.listeners: set[Callable[[], None]] = set()
+        self._held = contextlib.ExitStack()
+        what = f"The collection '{folder}'"
+        self._held.enter_context(held(folder, what, "Choose another folder for --data."))
+        try:
+            self.store = Store(folder / LOG)
+            self._held.callback(self.store.close)
+            self._open(model)
+        except BaseException:
+            self._held.close()
+            raise
+        self._queue: queue.Queue[_Asked | _Written | _Task | None] = queue.Queue()
+        self._n_waiting = 0
+        self._lock = threading.Lock()
+        self._running: dict[str, bytes] = {}
+        self._aside: threading.Thread | None = None
+        self._looked = -1.0, 0
+        self._writer = threading.Thread(target=self._work, name=f"writer of {self.name}", daemon=True)
+        self._writer.start()
+
+    # ------------------------------------------------------------------------------------------- beginning
+
+    def _open(self, model: Any) -> None:
+        """The state from the newest snapshot and the log after it."""
+        self.facts = self.store.facts()
+        self.snapshot = self.store.snapshot()
+        if self.snapshot is not None and self.snapshot.file:
+            model = load(self.folder / self.snapshot.file)
+        elif model is None:
+            from armillary.service.models import made  # here: it knows all classes
+
+            model = made(self.facts["model"])
+        members = bool(self.facts.get("store_members"))
+        self.identities = Identities(model, store_members=members, members=self.store.members)
+        if self.snapshot is not None:
+            self.identities.take(self.snapshot.state)
+        self._followed: list[Followed] = []
+        self._answers: OrderedDict[str, Followed] = OrderedDict()
+        self.recent: deque[Event] = deque(maxlen=_MOST_RECENT)
+        self._n_since = self._n_operations = 0
+        self._epoch = 0
+        self._is_writing_snapshot = False
+        gone: set[int] = set()
+        for entry in self.store.entries(self.identities.seq):
+            outcome = self._do(entry)
+            gone |= outcome.gone
+        self._flush()
+        if gone:  # a crash came between the commit of a forget and the erasure
+            self._erase(gone)
+        self._remove_strays()
+
+    def _remove_strays(self) -> None:
+        """Snapshots that no log names: their writer was killed."""
+        for path in self.folder.glob("snapshot-*"):
+            if self.snapshot is None or path.name != self.snapshot.file:
+                path.unlink(missing_ok=True)
+
+    # --------------------------------------------------------------------------------------------- asking
+
+    def ask(self, operation: Operation, key: str | None = None) -> Future[Outcome]:
+        """Let the writer do an operation; the future has its outcome once it is on disk.
+
+        A key that was used before gives the outcome it had then, for the same operation.
+        """
+        digest = operation.digest() if key is not None else b""
+        with self._lock:
+            self._refuse_where_needed()
+            if key is not None:
+                known = self._known(key, digest)
+                if known is not None:
+                    return known
+                self._running[key] = digest
+            self._n_waiting += 1
+        answered: Future[Outcome] = Future()
+        self._queue.put(_Asked(operation, key, digest, answered))
+        return answered
+
+    def _refuse_where_needed(self) -> None:
+        if self.broken is not None:
+            raise ServiceError(503, f"The collection '{self.name}' stopped: {self.broken}. Restart the server.")
+        if self._n_waiting >= self.limits.max_queue:
+            raise ServiceError(429, f"{self._n_waiting} requests wait for '{self.name}' already. Try again.", retry=1)
+        if self._free_bytes() < self.limits.min_free_bytes:
+            raise ServiceError(507, "The disk is nearly full; nothing is written, and reading goes on. Make room.")
+
+    def _free_bytes(self) -> int:
+        """What the disk has left, as of the last quarter of a second."""
+        now = time.monotonic()
+        if now - self._looked[0] > _IDLE_SECONDS:
+            self._looked = now, shutil.disk_usage(self.folder).free
+        return self._looked[1]
+
+    def _known(self, key: str, digest: bytes) -> Future[Outcome] | None:
+        if key in self._running:
+            _hold_against(self._running[key], digest, key)
+            raise ServiceError(409, f"A request under the key {key!r} is at work. Ask again in a moment.", retry=1)
+        waiting = self._answers.get(key)
+        stored = self.store.answered(key)
+        if stored is None:
+            return None
+        _hold_against(stored.digest, digest, key)
+        status, body = (waiting.status, waiting.body) if waiting is not None else (stored.status, stored.body)
+        if status is None or body is None:
+            raise ServiceError(409, f"A request under the key {key!r} is at work. Ask again in a moment.", retry=1)
+        answered: Future[Outcome] = Future()
+        answered.set_result(Outcome(status, json.loads(body)))
+        return answered
+
+    def do(self, operation: Operation, key: str | None = None) -> Outcome:
+        """`ask`, and wait."""
+        return self.ask(operation, key).result()
+
+    def between(self, work: Callable[[], Any]) -> Any:
+        """Let the writer do something while nothing changes, and wait for it."""
+        answered: Future[Any] = Future()
+        self._queue.put(_Task(work, answered))
+        return answered.result()
+
+    @property
+    def n_waiting(self) -> int:
+        """Requests that are not answered yet."""
+        return self._n_waiting
+
+    # -------------------------------------------------------------------------------------------- the writer
+
+    def _work(self) -> None:
+        while True:
+            try:
+                first = self._queue.get(timeout=_IDLE_SECONDS if self._followed else None)
+            except queue.Empty:
+                self._flush_quietly()
+                continue
+            if first is None:
+                return
+            self._take_turn(first)
+
+    def _take_turn(self, first: _Asked | _Written | _Task) -> None:
+        group, others = self._grouped(first)
+        if group:
+            self._do_group(group)
+        for other in others:
+            if isinstance(other, _Task):
+                _settle(other.answered, other.work)
+            else:
+                self._adopt_snapshot(other)
+        self._snapshot_if_due()
+
+    def _grouped(self, first: Any) -> tuple[list[_Asked], list[_Written | _Task]]:
+        """All that waits, up to what ends a group."""
+        group: list[_Asked] = []
+        others: list[_Written | _Task] = []
+        taken: Any = first
+        while True:
+            if taken is None:
+                self._queue.put(None)
+                break
+            if not isinstance(taken, _Asked):
+                others.append(taken)
+                break
+            group.append(taken)
+            # attachments are held against the state before they are written: they begin a group
+            if taken.operation.kind in (META, THUMBNAIL, FORGET) or len(group) >= _MOST_GROUPED:
+                break
+            try:
+                taken = self._queue.get_nowait()
+            except queue.Empty:
+                break
+        return group, others
+
+    def _do_group(self, group: list[_Asked]) -> None:
+        if self.broken is not None:
+            self._fail(group, ServiceError(503, f"The collection '{self.name}' stopped. Restart the server."))
+            return
+        refused = [asked for asked in group if not self._is_attachable(asked)]
+        group = [asked for asked in group if asked not in refused]
+        first, now = self.identities.seq + 1, time.time()
+        entries = [
+            Entry(first + place, now, asked.operation, asked.key, asked.digest) for place, asked in enumerate(group)
+        ]
+        started = time.perf_counter()
+        try:
+            self.store.append(entries, self._followed)
+        except ServiceError as error:
+            self._fail(group, error)
+            return
+        self.commits.append(time.perf_counter() - started)
+        self._wrote_followed()
+        try:
+            outcomes = [self._do(entry) for entry in entries]
+            gone = frozenset().union(*(outcome.gone for outcome in outcomes))
+            if gone:
+                self._flush()
+                self._erase(set(gone))
+        except BaseException as error:
+            self.broken = error
+            self._fail(group, ServiceError(503, f"The collection '{self.name}' stopped: {error}. Restart the server."))
+            return
+        for asked, outcome in zip(group, outcomes, strict=True):
+            self._answer(asked, outcome)
+        self._ring()
+
+    def _is_attachable(self, asked: _Asked) -> bool:
+        """Whether an attachment is one of an id that there is; else it is refused, and not written."""
+        if asked.operation.kind not in (META, THUMBNAIL):
+            return True
+        try:
+            asked.operation.fields["id"] = self.identities.alive(asked.operation.fields["id"])
+        except ServiceError as error:
+            self._fail([asked], error)
+            return False
+        return True
+
+    def _do(self, entry: Entry) -> Outcome:
+        """Do what is in the log, and note what followed."""
+        outcome = self.identities.apply(entry.seq, entry.at, entry.operation)
+        followed = Followed(
+            entry.seq,
+            entry.key,
+            outcome.status,
+            json.dumps(outcome.answer) if entry.key is not None else "",
+            outcome.events,
+            outcome.members,
+        )
+        if entry.key is not None or outcome.events or outcome.members:
+            self._followed.append(followed)
+        if entry.key is not None:
+            self._answers[entry.key] = followed
+        self.recent.extend(outcome.events)
+        self._n_operations += 1
+        if entry.operation.kind == ADD and entry.operation.rows is not None:
+            self._n_since += len(entry.operation.rows)
+        return outcome
+
+    def _answer(self, asked: _Asked, outcome: Outcome) -> None:
+        with self._lock:
+            self._n_waiting -= 1
+            if asked.key is not None:
+                self._running.pop(asked.key, None)
+        asked.answered.set_result(outcome)
+
+    def _fail(self, group: Sequence[_Asked], error: ServiceError) -> None:
+        with self._lock:
+            self._n_waiting -= len(group)
+            for asked in group:
+                if asked.key is not None:
+                    self._running.pop(asked.key, None)
+        for asked in group:
+            asked.answered.set_exception(error)
+
+    def _ring(self) -> None:
+        for listener in tuple(self.listeners):
+            listener()
+
+    def _flush(self) -> None:
+        self.store.follow(self._followed)
+        self._wrote_followed()
+
+    def _flush_quietly(self) -> None:
+        """What followed can be made again, so a disk that is full is no loss here."""
+        with contextlib.suppress(ServiceError):
+            self._flush()
+            self.store.checkpoint()
+
+    def _wrote_followed(self) -> None:
+        self._followed = []
+        self._answers.clear()
+
+    # ------------------------------------------------------------------------------------------- snapshots
+
+    def _snapshot_if_due(self) -> None:
+        is_due = self._n_since >= self.limits.snapshot_vectors or self._n_operations >= self.limits.snapshot_operations
+        if not is_due or self._is_writing_snapshot or self.broken is not None:
+            return
+        self._is_writing_snapshot = True
+        self._n_since = self._n_operations = 0
+        seq, state = self.identities.seq, self.identities.state()
+        model = copy.copy(self.identities.model) if self.identities.is_fitted else None
+        epoch = self._epoch
+        self._aside = threading.Thread(
+            target=self._write_aside, args=(seq, state, model, epoch), name=f"snapshot of {self.name}", daemon=True
+        )
+        self._aside.start()
+
+    def _write_aside(self, seq: int, state: dict[str, Any], model: Any, epoch: int) -> None:
+        try:
+            snapshot = self._written(seq, state, model)
+        except (OSError, ServiceError):
+            self._is_writing_snapshot = False  # the log goes on; another will be tried
+            return
+        self._queue.put(_Written(snapshot, epoch))
+
+    def _written(self, seq: int, state: dict[str, Any], model: Any) -> Snapshot:
+        """A snapshot whose file is on disk, and which no log names yet."""
+        if model is None:
+            return Snapshot(seq, "", "", state)
+        content = model_bytes(model)
+        name = f"snapshot-{seq}.safetensors"
+        with whole_file(self.folder / name) as stream:
+            stream.write(content)
+        return Snapshot(seq, name, hashlib.sha256(content).hexdigest(), state)
+
+    def _adopt_snapshot(self, written: _Written) -> None:
+        self._is_writing_snapshot = False
+        if written.epoch != self._epoch:  # somebody was forgotten since: the file still has them
+            self._drop_file(written.snapshot)
+            return
+        with contextlib.suppress(ServiceError):
+            self._flush()
+            self.store.keep_snapshot(written.snapshot)
+            self._drop_file(self.snapshot, written.snapshot)
+            self.snapshot = written.snapshot
+
+    def _drop_file(self, snapshot: Snapshot | None, kept: Snapshot | None = None) -> None:
+        if snapshot is not None and snapshot.file and (kept is None or snapshot.file != kept.file):
+            (self.folder / snapshot.file).unlink(missing_ok=True)
+
+    def take_snapshot(self) -> Snapshot:
+        """Write a snapshot now; the log before it goes."""
+        taken: Snapshot = self.between(self._snapshot_now)
+        return taken
+
+    def _snapshot_now(self) -> Snapshot:
+        self._flush()
+        model = self.identities.model if self.identities.is_fitted else None
+        try:
+            snapshot = self._written(self.identities.seq, self.identities.state(), model)
+        except OSError as error:
+            raise ServiceError(507 if is_full(error) else 500, f"No snapshot: {error.strerror}. Make room.") from error
+        self._epoch += 1
+        self.store.keep_snapshot(snapshot)
+        self._drop_file(self.snapshot, snapshot)
+        self.snapshot = snapshot
+        self._n_since = self._n_operations = 0
+        return snapshot
+
+    def _erase(self, gone: set[int]) -> None:
+        """Nothing of these ids is left: a fresh snapshot in place of log and files, other tables cleaned."""
+        self._epoch += 1
+        model = self.identities.model
+        snapshot = self._written(self.identities.seq, self.identities.state(), model)
+        nodes = np.array(self.store.member_nodes(), np.int64)
+        lost = nodes[model.labels_now(nodes) < 0] if len(nodes) else nodes
+        self.store.erase(snapshot, gone, lost.tolist())
+        self._drop_file(self.snapshot, snapshot)
+        self.snapshot = snapshot
+        self._n_since = self._n_operations = 0
+        self.recent = deque(
+            (_nameless(event) if {event.id, event.other} & gone else event for event in self.recent), _MOST_RECENT
+        )
+        sync_to_disk(self.folder)
+
+    # --------------------------------------------------------------------------------------------- reading
+
+    def events(self, since: int, most: int = 1000) -> list[Event]:
+        """Events after number `since`, oldest first."""
+        recent = list(self.recent)
+        if recent and recent[0].number <= since + 1:
+            return [event for event in recent if event.number > since][:most]
+        stored = self.store.events(since, most)
+        last = stored[-1].number if stored else since
+        return (stored + [event for event in recent if event.number > last])[:most]
+
+    def lookup(self, rows: Rows, margin: float | None) -> Int64Array:
+        """The id of each vector, -1 for unknown ones. Learns nothing."""
+        model = self.identities.model
+        if not self.identities.is_fitted:
+            return np.full(len(rows), -1)
+        if self.identities.is_links:
+            return np.asarray(model.predict(rows, margin=margin), np.int64)
+        if margin is not None:
+            raise ServiceError(422, f"margin needs a collection of Links; this is one of {type(model).__name__}.")
+        reject = {"reject": True} if self.identities.is_learning else {}
+        return np.asarray(model.predict(rows, **reject), np.int64)
+
+    # --------------------------------------------------------------------------------------------- bundles
+
+    def export_to(self, path: Path) -> None:
+        """Everything in one file, while work goes on."""
+        self.between(self._flush)
+        inside = path.with_name(path.name + ".log")
+        try:
+            snapshot = self.store.copy_to(inside)
+            with whole_file(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as bundle:
+                bundle.write(inside, LOG)
+                if snapshot is not None and snapshot.file:
+                    bundle.write(self.folder / snapshot.file, snapshot.file)
+        finally:
+            inside.unlink(missing_ok=True)
+
+    def back_up(self) -> Path:
+        """A bundle in the folder of backups."""
+        folder = self.folder / BACKUPS
+        folder.mkdir(exist_ok=True)
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        path = folder / f"{self.name}-{stamp}-{self.identities.seq}.armillary"
+        self.export_to(path)
+        self.between(lambda: self.store.keep_backup(path.name, self.identities.next_id))
+        return path
+
+    def backups_holding(self, number: int) -> list[str]:
+        """Backups here that were made when an id was already given."""
+        return [file for file, _, next_id in self.store.backups() if next_id > number and self._is_there(file)]
+
+    def _is_there(self, file: str) -> bool:
+        return (self.folder / BACKUPS / file).exists()
+
+    # ------------------------------------------------------------------------------------------------- end
+
+    def close(self) -> None:
+        """Finish what waits, write what followed, and let go of the lock."""
+        self._queue.put(None)
+        self._writer.join()
+        if self._aside is not None:
+            self._aside.join()
+        while not self._queue.empty():
+            left = self._queue.get_nowait()
+            if isinstance(left, _Written):
+                self._adopt_snapshot(left)
+        self._flush_quietly()
+        self._held.close()
+
+
+def unpacked(bundle: Path, folder: Path) -> None:
+    """A bundle as the folder of a collection; sizes and names are held against what export writes."""
+    try:
+        with zipfile.ZipFile(bundle) as packed:
+            names = packed.namelist()
+            files = [name for name in names if name != LOG]
+            is_ours = LOG in names and len(names) <= 2 and len(set(names)) == len(names)
+            if not is_ours or any(not _is_snapshot(name) for name in files):
+                raise ServiceError(422, "The file must be one that export wrote; it holds something else.")
+            if any(info.compress_type != zipfile.ZIP_STORED for info in packed.infolist()):
+                raise ServiceError(422, "The file must be one that export wrote; it is compressed.")
+            for name in names:
+                with packed.open(name) as source, open(folder / f"{name}.new", "wb") as target:
+                    shutil.copyfileobj(source, target)
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise ServiceError(422, f"The file must be one that export wrote; it cannot be read: {error}.") from None
+    copied_rows(folder / f"{LOG}.new", folder / LOG)
+    os.unlink(folder / f"{LOG}.new")
+    for name in files:
+        os.replace(folder / f"{name}.new", folder / name)
+    store = Store(folder / LOG)
+    try:
+        snapshot = store.snapshot()
+    finally:
+        store.close()
+    if [snapshot.file] * bool(snapshot and snapshot.file) != files if snapshot else files:
+        raise absent("The snapshot that the log builds upon", "Export again.")
+
+
+def _is_snapshot(name: str) -> bool:
+    return name.startswith("snapshot-") and name[9:].removesuffix(".safetensors").isdigit()
+
+
+def _hold_against(known: bytes, digest: bytes, key: str) -> None:
+    if known != digest:
+        raise ServiceError(422, f"The key {key!r} was used for another request. Take a new key for a new request.")
+
+
+def _nameless(event: Event) -> Event:
+    return Event(event.number, event.at, event.kind, event.id, event.other, event.operation)
+
+
+def _settle(answered: Future[Any], work: Callable[[], Any]) -> None:
+    try:
+        answered.set_result(work())
+    except BaseException as error:
+        answered.set_exception(error)

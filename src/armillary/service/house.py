@@ -1,0 +1,134 @@
+"""All collections of one folder."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from armillary.durable.whole import sync_to_disk
+from armillary.exceptions import ArmillaryError
+from armillary.persistence.archive import load, save
+from armillary.service.collection import LOG, Collection, Limits, unpacked
+from armillary.service.errors import ServiceError, absent, unusable
+from armillary.service.models import described
+from armillary.service.store import Snapshot, Store
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_NEW = ".new-"
+
+
+class House:
+    """Opens what is there, and makes more."""
+
+    def __init__(self, data: Path, limits: Limits | None = None, most: int = 1000) -> None:
+        self.data = data
+        self.limits = limits or Limits()
+        self._most = most
+        self._lock = threading.Lock()
+        self._rooms: dict[str, Collection] = {}
+        (data / "collections").mkdir(parents=True, exist_ok=True)
+        try:
+            for folder in sorted((data / "collections").iterdir()):
+                if folder.name.startswith(_NEW):
+                    shutil.rmtree(folder)  # made halfway when its process was killed
+                elif (folder / LOG).exists():
+                    self._rooms[folder.name] = Collection(folder, self.limits)
+        except BaseException:
+            self.close()
+            raise
+
+    def names(self) -> list[str]:
+        """All names, in order."""
+        return sorted(self._rooms)
+
+    def get(self, name: str) -> Collection:
+        """The collection of a name."""
+        found = self._rooms.get(name)
+        if found is None:
+            raise absent(f"The collection {name!r}", "GET /v1/collections lists those that are.")
+        return found
+
+    def create(self, name: str, model: dict[str, Any], *, store_members: bool = False) -> Collection:
+        """A new, empty collection."""
+        facts = model if "tuned" in model else described(model)
+
+        def fill(folder: Path) -> None:
+            _write_facts(folder, {"model": facts, "store_members": store_members})
+
+        return self._made(name, fill)
+
+    def create_from_model(self, name: str, content: bytes) -> Collection:
+        """A collection around a fitted model, which goes on learning where its kind does."""
+
+        def fill(folder: Path) -> None:
+            path = folder / "snapshot-0.safetensors"
+            path.write_bytes(content)
+            try:
+                model = load(path)
+                save(model, path)  # durable, and in the words of this release
+            except ArmillaryError as error:
+                raise unusable(str(error).replace(str(path), "the file")) from None
+            _write_facts(folder, {"model": {"class": type(model).__name__, "uploaded": True}}, path.name)
+
+        return self._made(name, fill)
+
+    def create_from_bundle(self, name: str, bundle: Path) -> Collection:
+        """A collection that was exported."""
+        return self._made(name, lambda folder: unpacked(bundle, folder))
+
+    def _made(self, name: str, fill: Any) -> Collection:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise unusable("name must be 1 to 64 of a-z, 0-9, - and _, beginning with a letter or digit.")
+        with self._lock:
+            if name in self._rooms:
+                raise ServiceError(409, f"The collection {name!r} is there already. Choose another name.")
+            if len(self._rooms) >= self._most:
+                raise ServiceError(429, f"There are {self._most} collections already. Delete one.", retry=60)
+            place = self.data / "collections" / name
+            folder = Path(tempfile.mkdtemp(prefix=_NEW, dir=place.parent))
+            try:
+                fill(folder)
+                sync_to_disk(folder)
+                folder.rename(place)
+                sync_to_disk(place.parent)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+            try:
+                self._rooms[name] = Collection(place, self.limits)
+            except ArmillaryError as error:
+                shutil.rmtree(place, ignore_errors=True)
+                raise unusable(f"The collection cannot be opened: {error}") from None
+            return self._rooms[name]
+
+    def delete(self, name: str) -> None:
+        """Close a collection and remove all of its files, backups too."""
+        with self._lock:
+            room = self.get(name)
+            del self._rooms[name]
+            room.close()
+            doomed = room.folder.with_name(f"{_NEW}{name}-deleted")
+            room.folder.rename(doomed)  # one step: whatever comes, it is not opened again
+            shutil.rmtree(doomed, ignore_errors=True)
+
+    def close(self) -> None:
+        """Close all."""
+        for room in self._rooms.values():
+            room.close()
+        self._rooms.clear()
+
+
+def _write_facts(folder: Path, facts: dict[str, Any], snapshot: str = "") -> None:
+    store = Store(folder / LOG)
+    try:
+        for key, value in facts.items():
+            store.set_fact(key, value)
+        if snapshot:
+            state = {"seq": 0, "next_event": 1, "n_rows": 0, "frames": [], "undoable": [], "own_names": []}
+            store.keep_snapshot(Snapshot(0, snapshot, "", state))
+    finally:
+        store.close()

@@ -1,0 +1,438 @@
+"""The state of a collection: what each operation of the log does to it, and what it answers.
+
+A fold: the same operations from the same state give the same state and the same answers, to the bit. So there is no
+clock in here, no chance and no thread; times come from the log.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary.engines.links import Fate
+from armillary.exceptions import ArmillaryError
+from armillary.models.links.links import Links
+from armillary.models.means.ddp_vmf_means import DDPvMFMeans
+from armillary.service.errors import ServiceError
+from armillary.service.operations import (
+    ADD,
+    CANNOT_LINK,
+    FORGET,
+    MERGE,
+    META,
+    MUST_LINK,
+    NAME,
+    SPLIT,
+    THUMBNAIL,
+    UNDO,
+    Event,
+    Member,
+    Operation,
+    Outcome,
+    Rows,
+)
+
+Int64Array = npt.NDArray[np.int64]
+
+_FATES = {Fate.BIRTH: "born", Fate.SPLIT: "split", Fate.MERGE: "merged", Fate.DEATH: "forgotten"}
+_MOST_FRAMES = 100_000  # the oldest are no longer remembered
+_MOST_UNDOABLE = 1_000
+
+
+class Identities:
+    """A model that learns, and what people said of its ids."""
+
+    def __init__(self, model: Any, *, store_members: bool = False, members: Callable[..., Any] | None = None) -> None:
+        self.model = model
+        self.store_members = store_members
+        self.members = members  # vectors that were kept, by their numbers
+        self.seq = 0
+        self.next_event = 1
+        self.n_rows = 0
+        self.frames: OrderedDict[str, list[int]] = OrderedDict()
+        self.undoable: OrderedDict[int, dict[str, Any]] = OrderedDict()
+        self.own_names: dict[int, str] = {}  # of models that have none
+
+    # ------------------------------------------------------------------------------------- snapshots of it
+
+    def state(self) -> dict[str, Any]:
+        """Everything beside the model, as JSON holds it."""
+        return {
+            "seq": self.seq,
+            "next_event": self.next_event,
+            "n_rows": self.n_rows,
+            "frames": list(self.frames.items()),
+            "undoable": list(self.undoable.items()),
+            "own_names": list(self.own_names.items()),
+        }
+
+    def take(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        self.seq, self.next_event, self.n_rows = state["seq"], state["next_event"], state["n_rows"]
+        self.frames = OrderedDict((frame, list(ids)) for frame, ids in state["frames"])
+        self.undoable = OrderedDict((int(seq), record) for seq, record in state["undoable"])
+        self.own_names = {int(number): name for number, name in state["own_names"]}
+
+    # --------------------------------------------------------------------------------------------- reading
+
+    @property
+    def is_links(self) -> bool:
+        """Whether people may correct the model."""
+        return isinstance(self.model, Links)
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether the model takes vectors in."""
+        return isinstance(self.model, Links | DDPvMFMeans)
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether there is an id at all."""
+        return "n_features_in_" in vars(self.model)
+
+    @property
+    def n_features(self) -> int | None:
+        """Columns of vectors, once one was seen."""
+        return vars(self.model).get("n_features_in_")
+
+    @property
+    def next_id(self) -> int:
+        """Ids below this were given."""
+        if not self.is_fitted:
+            return 0
+        return int(self.model.next_id_ if self.is_learning else self.model.n_clusters_)
+
+    @property
+    def names(self) -> dict[int, str]:
+        """Names by id."""
+        if self.is_links:
+            return self.model.names if self.is_fitted else {}
+        return dict(self.own_names)
+
+    def ids_now(self) -> Int64Array:
+        """The ids that there are (K,), increasing."""
+        if not self.is_fitted:
+            return np.empty(0, np.int64)
+        if not self.is_learning:
+            return np.arange(self.next_id)
+        return np.sort(np.asarray(self.model.cluster_ids_, np.int64))
+
+    def current(self, past: Iterable[int]) -> list[int]:
+        """The ids by which clusters go now that were once given these; -1 for those that are no more."""
+        given = [int(number) for number in past]
+        for number in given:
+            if not 0 <= number < self.next_id:
+                raise ServiceError(404, f"id {number} was never given here; ids go from 0 to {self.next_id - 1}.")
+        if not given:
+            return []
+        if self.is_links:
+            found: list[int] = self.model.current_ids(given).tolist()
+            return found
+        alive = set(self.ids_now().tolist())
+        return [number if number in alive else -1 for number in given]
+
+    def alive(self, number: int) -> int:
+        """The present id of one, or a sentence."""
+        (now,) = self.current([number])
+        if now < 0:
+            raise ServiceError(410, f"id {number} is forgotten. Ids are never given again.")
+        return now
+
+    # ------------------------------------------------------------------------------------------ operations
+
+    def apply(self, seq: int, at: float, operation: Operation) -> Outcome:
+        """Do one operation; one that cannot be done changes nothing, and says so in its answer."""
+        self.seq = seq
+        story = _Story(self, seq, at)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of thresholds: they were said when the collection was made
+                answer, members = _DOERS[operation.kind](self, operation, story)
+        except ServiceError as error:
+            return Outcome(error.status, error.body())
+        except ArmillaryError as error:
+            row = getattr(error, "row", None)
+            return Outcome(422, {"error": str(error), **({} if row is None else {"row": row})})
+        self.next_event += len(story.events)
+        gone = frozenset(story.gone)
+        return Outcome(200, {**answer, "operation": seq}, tuple(story.events), tuple(members), gone)
+
+    def _add(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
+        rows = operation.rows
+        assert rows is not None
+        if not self.is_learning:
+            raise ServiceError(409, f"A collection of {type(self.model).__name__} learns nothing; use lookup.")
+        ids = self._learned(rows, operation.fields, story)
+        first = self.n_rows
+        self.n_rows += len(rows)
+        members = []
+        if self.store_members and self.is_links:
+            nodes = self._nodes
+            members = [Member(first + row, int(nodes[row]), rows[row]) for row in range(len(rows)) if nodes[row] >= 0]
+        return {"ids": ids.tolist(), "first": first}, members
+
+    def _learned(self, rows: Rows, fields: dict[str, Any], story: _Story) -> Int64Array:
+        if not self.is_links:
+            if fields.get("frames") is not None or fields.get("margin") is not None:
+                raise ServiceError(422, "frame and margin need a collection of Links; this is one of DDPvMFMeans.")
+            ids = self.model.partial_fit_predict(rows)
+            story.tell_step()
+            return np.asarray(ids, np.int64)
+        frames, margin = fields.get("frames"), fields.get("margin")
+        n_before = int(vars(self.model).get("n_vectors_", 0))
+        try:
+            if frames is None:
+                ids = self.model.partial_fit_predict(rows, margin=margin)
+                self._nodes = self.model.nodes_
+            else:
+                ids = self._learned_in_frames(rows, frames, margin)
+        finally:
+            if self.is_fitted:
+                story.tell_since(n_before)
+        return np.asarray(ids, np.int64)
+
+    def _learned_in_frames(self, rows: Rows, frames: list[str], margin: float | None) -> Int64Array:
+        """One vector after the other; a frame keeps its ids for later requests."""
+        if len(frames) != len(rows):
+            raise ServiceError(
+                422, f"frames must have one entry for each of the {len(rows)} vectors; got {len(frames)}."
+            )
+        ids, nodes = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        for row, frame in enumerate(frames):
+            seen = self.frames.setdefault(frame, [])
+            one = rows[row : row + 1]
+            ids[row] = self.model.partial_fit_predict(
+                one, frames=[0], apart_from=np.array(seen, np.int64), margin=margin
+            )[0]
+            nodes[row] = self.model.nodes_[0]
+            if ids[row] >= 0:
+                seen.append(int(ids[row]))
+        for frame in dict.fromkeys(frames):
+            self.frames.move_to_end(frame)
+        while len(self.frames) > _MOST_FRAMES:
+            self.frames.popitem(last=False)
+        self._nodes = nodes
+        return ids
+
+    def _name(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
+        number, name = self.alive(operation.fields["id"]), operation.fields["name"]
+        before = self.names.get(number)
+        self._set_name(number, name)
+        story.tell("named" if name is not None else "unnamed", number, name=name)
+        self._may_undo(story.seq, {"kind": NAME, "id": number, "before": before})
+        return {"id": number, "name": name}, []
+
+    def _set_name(self, number: int, name: str | None) -> None:
+        if self.is_links:
+            self.model.name(number, name)
+        elif name is None:
+            self.own_names.pop(number, None)
+        else:
+            self.own_names[number] = name
+
+    def _must_link(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
+        one, other = self._pair(operation)
+        return self._joined(one, other, story, {}), []
+
+    def _merge(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
+        """As must_link, whatever was said before: the name of the first stays, that they are apart is taken back."""
+        one, other = self._pair(operation)
+        names = self.names
+        before = {str(number): names[number] for number in (one, other) if number in names}
+        self.model.may_link(one, other)
+        kept_name = names.get(one, names.get(other))
+        if one in names and other in names:
+            self.model.name(other, None)
+        answer = self._joined(one, other, story, before)
+        if self.names.get(answer["id"]) != kept_name:
+            self.model.name(answer["id"], kept_name)
+        return answer, []
+
+    def _joined(self, one: int, other: int, story: _Story, names: dict[str, str]) -> dict[str, Any]:
+        gone = max(one, other)
+        if one == other:
+            return {"id": one}
+        numbers = self.model.subclusters_of(gone).tolist()
+        kept = int(self.model.must_link(one, other))
+        story.tell("merged", gone, kept)
+        self._may_undo(story.seq, {"kind": MERGE, "kept": kept, "gone": gone, "numbers": numbers, "names": names})
+        return {"id": kept}
+
+    def _cannot_link(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
+        one, other = self._pair(operation)
+        self.model.cannot_link(one, other)
+        story.tell("kept apart", one, other)
+        self._may_undo(story.seq, {"kind": CANNOT_LINK, "one": one, "other": other})
+        return {"ids": [one, other]}, []
+
+    def _pair(self, operation: Operation) -> tuple[int, int]:
+        self._need_links(operation.kind)
+        return self.alive(operation.fields["one"]), self.alive(operation.fields["other"])
+
+    def _need_links(self, kind: str) -> None:
+        if not self.is_links:
+            raise ServiceError(409, f"{kind} needs a collection of Links; this is one of {type(self.model).__name__}.")
+
+    def _split(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
+        self._need_links(SPLIT)
+        number = self.alive(operation.fields["id"])
+        subclusters, rows = operation.fields.get("subclusters"), operation.fields.get("rows_out")
+        vectors = None
+        if rows is not None:
+            subclusters, vectors = self._kept_vectors(rows, number)
+        part = int(self.model.split(number, subclusters, rows=vectors))
+        story.tell("split", part, number)
+        if rows is None:
+            self._may_undo(story.seq, {"kind": SPLIT, "id": number, "part": part})
+        return {"id": number, "part": part}, self._moved_members(rows, part) if rows is not None else []
+
+    def _kept_vectors(self, rows: list[int], number: int) -> tuple[Int64Array, Rows]:
+        if not self.store_members or self.members is None:
+            raise ServiceError(409, "A split by rows needs a collection with store_members; this has none. Split by "
+                                    "subclusters, or without either.")  # fmt: skip
+        found = self.members(rows)
+        if len(found) != len(rows):
+            raise ServiceError(404, f"rows must be numbers of kept vectors; {len(rows) - len(found)} of {len(rows)} "
+                                    "are not here.")  # fmt: skip
+        nodes = np.array([node for _, node, _, _ in found], np.int64)
+        self._leaving = [(row, np.frombuffer(blob, dtype)) for row, _, dtype, blob in found]
+        return nodes, np.stack([vector for _, vector in self._leaving]).astype(np.float64)
+
+    def _moved_members(self, rows: list[int], part: int) -> list[Member]:
+        """The vectors that left, under the sub-clusters that they are in now: by the nearest of the part's."""
+        is_part = self.model.subcluster_ids_ == part
+        numbers, sums = self.model.subclusters_of(part), self.model.resultants_[is_part]
+        centres = sums / np.linalg.norm(sums, axis=1, keepdims=True)
+        return [
+            Member(row, int(numbers[np.argmax(centres @ vector.astype(np.float64))]), vector)
+            for row, vector in self._leaving
+        ]
+
+    def _forget(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
+        number = self.alive(operation.fields["id"])
+        self._need_links(FORGET)
+        given = np.arange(self.next_id)
+        gone = set(given[self.model.current_ids(given) == number].tolist())
+        self.model.forget(number)
+        story.gone |= gone
+        story.tell("forgotten", number)
+        for ids in self.frames.values():
+            ids[:] = [one for one in ids if one not in gone]
+        for seq in [seq for seq, record in self.undoable.items() if _mentions(record, gone)]:
+            del self.undoable[seq]
+        return {"id": number, "ids": sorted(gone)}, []
+
+    def _note(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
+        """What was attached is in its table already."""
+        story.tell(f"{operation.kind} set", operation.fields["id"])
+        return {"id": operation.fields["id"]}, []
+
+    def _undo(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
+        seq = operation.fields["operation"]
+        record = self.undoable.get(seq)
+        if record is None:
+            raise ServiceError(409, f"operation {seq} cannot be undone: it is none that changes ids by hand, was "
+                                    f"undone already, or is older than the last {_MOST_UNDOABLE:,}.")  # fmt: skip
+        answer = self._undone(record, story)
+        del self.undoable[seq]
+        return {**answer, "undone": seq}, []
+
+    def _undone(self, record: dict[str, Any], story: _Story) -> dict[str, Any]:
+        match record["kind"]:
+            case "name":
+                number = self.alive(record["id"])
+                self._set_name(number, record["before"])
+                story.tell("named" if record["before"] is not None else "unnamed", number, name=record["before"])
+                return {"id": number}
+            case "merge":
+                return self._unmerged(record, story)
+            case "split":
+                return self._rejoined(record, story)
+            case _:
+                one, other = self.alive(record["one"]), self.alive(record["other"])
+                self.model.may_link(one, other)
+                story.tell("free to merge", one, other)
+                return {"ids": [one, other]}
+
+    def _unmerged(self, record: dict[str, Any], story: _Story) -> dict[str, Any]:
+        kept, gone = self.alive(record["kept"]), int(record["gone"])
+        part = int(self.model.restore(kept, record["numbers"], gone))
+        for number, name in record["names"].items():
+            self.model.name(int(number), name)
+        if record["names"] and str(kept) not in record["names"]:
+            self.model.name(kept, None)
+        story.tell("split", part, kept)
+        return {"id": kept, "part": part}
+
+    def _rejoined(self, record: dict[str, Any], story: _Story) -> dict[str, Any]:
+        one, part = self.alive(record["id"]), self.alive(record["part"])
+        if one != part:
+            self.model.may_link(one, part)
+            kept = int(self.model.must_link(one, part))
+            story.tell("merged", max(one, part), kept)
+            one = kept
+        return {"id": one}
+
+    def _may_undo(self, seq: int, record: dict[str, Any]) -> None:
+        self.undoable[seq] = record
+        while len(self.undoable) > _MOST_UNDOABLE:
+            self.undoable.popitem(last=False)
+
+
+_Doer = Callable[[Identities, Operation, "_Story"], tuple[dict[str, Any], list[Member]]]
+_DOERS: dict[str, _Doer] = {
+    ADD: Identities._add,
+    NAME: Identities._name,
+    MUST_LINK: Identities._must_link,
+    CANNOT_LINK: Identities._cannot_link,
+    MERGE: Identities._merge,
+    SPLIT: Identities._split,
+    FORGET: Identities._forget,
+    UNDO: Identities._undo,
+    META: Identities._note,
+    THUMBNAIL: Identities._note,
+}
+
+
+class _Story:
+    """What one operation makes happen."""
+
+    def __init__(self, identities: Identities, seq: int, at: float) -> None:
+        self.seq = seq
+        self.events: list[Event] = []
+        self.gone: set[int] = set()
+        self._identities, self._at = identities, at
+
+    def tell(self, kind: str, number: int, other: int = -1, name: str | None = None) -> None:
+        """One event."""
+        place = self._identities.next_event + len(self.events)
+        self.events.append(Event(place, self._at, kind, number, other, self.seq, name))
+
+    def tell_since(self, n_vectors: int) -> None:
+        """What the history of Links has of vectors after this number."""
+        history = self._identities.model.history_
+        first = int(np.searchsorted(history[:, 0], n_vectors, side="right"))
+        for _, fate, number, other in history[first:].tolist():
+            self.tell(_FATES[Fate(fate)], number, other)
+
+    def tell_step(self) -> None:
+        """What the last step of DDPvMFMeans brought."""
+        record = self._identities.model.record()
+        for kind, ids in (("born", record.births), ("came back", record.revivals), ("forgotten", record.deaths)):
+            for number in np.asarray(ids, np.int64).tolist():
+                self.tell(kind, number)
+
+
+def _mentions(record: dict[str, Any], gone: set[int]) -> bool:
+    return any(record.get(field) in gone for field in ("id", "kept", "gone", "part", "one", "other"))
+
+
+def spread(count: float, length: float) -> float | None:
+    """The angle, in degrees, that vectors of a cluster lie from its centre in the mean."""
+    return None if count <= 0.0 else math.degrees(math.acos(max(-1.0, min(1.0, length / count))))

@@ -1,0 +1,69 @@
+"""Numbers for Prometheus, lines for logs, spans for OpenTelemetry where it is installed."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import prometheus_client
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+
+
+class Metrics:
+    """Those of one server."""
+
+    def __init__(self) -> None:
+        self.registry = prometheus_client.CollectorRegistry()
+        self._requests = prometheus_client.Counter(
+            "armillary_requests", "Requests answered.", ["method", "route", "status"], registry=self.registry
+        )
+        self._seconds = prometheus_client.Histogram(
+            "armillary_request_seconds", "From request to answer.", ["route"], buckets=_SECONDS, registry=self.registry
+        )
+        self.vectors = prometheus_client.Counter(
+            "armillary_vectors", "Vectors learned.", ["collection"], registry=self.registry
+        )
+        self.ids = prometheus_client.Gauge("armillary_ids", "Ids there are.", ["collection"], registry=self.registry)
+        self.waiting = prometheus_client.Gauge(
+            "armillary_waiting", "Requests that wait for the writer.", ["collection"], registry=self.registry
+        )
+        self._tracer: Any = None
+        with contextlib.suppress(ImportError):
+            self._tracer = importlib.import_module("opentelemetry.trace").get_tracer("armillary")
+
+    def note(self, method: str, route: str, status: int, seconds: float) -> None:
+        """One request."""
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def page(self) -> bytes:
+        """As Prometheus reads it."""
+        return prometheus_client.generate_latest(self.registry)
+
+    @contextlib.contextmanager
+    def span(self, name: str) -> Iterator[None]:
+        """A span around a request."""
+        if self._tracer is None:
+            yield
+            return
+        with self._tracer.start_as_current_span(f"armillary {name}"):
+            yield
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object for each line of a log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
+        line = {"at": at, "level": record.levelname.lower(), "message": record.getMessage()}
+        line |= getattr(record, "facts", {})
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return json.dumps(line)

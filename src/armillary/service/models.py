@@ -1,0 +1,68 @@
+"""Which model a new collection gets: by class and parameters, by preset, by labelled vectors, or from a file."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from armillary.exceptions import ArmillaryError
+from armillary.models.links.links import Links
+from armillary.models.means.ddp_vmf_means import DDPvMFMeans
+from armillary.selection.link_tuning import LINK_PRESETS, tune_links
+from armillary.service.errors import unusable
+from armillary.service.operations import Rows
+
+_CLASSES = {"Links": Links, "DDPvMFMeans": DDPvMFMeans}
+_NOT_SET = {"callbacks", "verbose", "device", "n_threads"}  # of a process, not of a collection
+_MOST_TUNED = 20_000
+
+
+def described(asked: dict[str, Any]) -> dict[str, Any]:
+    """The model of a new collection as its facts keep it, checked."""
+    if asked.get("preset") is not None:
+        preset = LINK_PRESETS.get(asked["preset"])
+        if preset is None:
+            raise unusable(f"preset must be one of {', '.join(LINK_PRESETS)}; got {asked['preset']!r}.")
+        given = dict(zip(_THRESHOLDS, preset[:3], strict=True))
+        facts = {"class": "Links", "parameters": {**given, **(asked.get("parameters") or {})}}
+    else:
+        facts = {"class": asked.get("class") or "Links", "parameters": asked.get("parameters") or {}}
+    made(facts)
+    return facts
+
+
+def made(facts: dict[str, Any]) -> Any:
+    """An unfitted model, or a sentence about what it cannot be."""
+    kind = _CLASSES.get(facts["class"])
+    if kind is None:
+        raise unusable(f"class must be one of {', '.join(_CLASSES)}, or a fitted model be uploaded; "
+                       f"got {facts['class']!r}.")  # fmt: skip
+    known = set(kind().get_params()) - _NOT_SET
+    for name in facts["parameters"]:
+        if name not in known:
+            raise unusable(f"{name!r} is no parameter of {facts['class']} here; there are {', '.join(sorted(known))}.")
+    model, probe = kind(**facts["parameters"]), kind(**facts["parameters"])
+    probe.n_features_in_ = 2  # some check their parameters against the width of rows
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            probe._check_parameters()
+    except (ArmillaryError, TypeError, ValueError, OverflowError) as error:
+        raise unusable(str(error)) from None
+    return model
+
+
+_THRESHOLDS = ("cluster_similarity_threshold", "subcluster_similarity_threshold", "pair_similarity_maximum")
+
+
+def tuned(vectors: Rows, labels: list[Any], parameters: dict[str, Any]) -> dict[str, Any]:
+    """Thresholds from labelled vectors, as facts of a collection."""
+    if len(vectors) > _MOST_TUNED:
+        raise unusable(f"tune takes at most {_MOST_TUNED:,} vectors; got {len(vectors):,}. Give fewer of each label.")
+    try:
+        best = tune_links(vectors, [str(label) for label in labels]).best
+    except ArmillaryError as error:
+        raise unusable(str(error)) from None
+    facts = {"class": "Links", "parameters": {**dict(zip(_THRESHOLDS, best[:3], strict=True)), **parameters}}
+    made(facts)
+    return {**facts, "tuned": {"accuracy": best.accuracy, "ids": best.n_ids, "vectors": len(vectors)}}

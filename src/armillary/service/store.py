@@ -1,0 +1,444 @@
+"""The log of one collection on disk: SQLite with a write-ahead log, every commit brought to disk. The home of sqlite3.
+
+A commit of operations carries what follows from earlier ones too (answers to keys, events, members): these are known
+only after their operation was done, and are made again by replay where a crash came between. `done` tells how far they
+are written.
+
+Deleted content is overwritten (`secure_delete`), so that what is forgotten is not in free pages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from armillary.service.errors import ServiceError
+from armillary.service.operations import META, THUMBNAIL, Event, Member, Operation
+
+SCHEMA_VERSION = 1
+_TABLES = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE operations (
+  seq INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, fields TEXT NOT NULL, vectors BLOB);
+CREATE TABLE answers (
+  seq INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, digest BLOB NOT NULL, at REAL NOT NULL, status INTEGER, body TEXT);
+CREATE TABLE events (
+  number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, id INTEGER NOT NULL, other INTEGER NOT NULL,
+  operation INTEGER NOT NULL, name TEXT);
+CREATE INDEX events_of_ids ON events (id);
+CREATE TABLE members (number INTEGER PRIMARY KEY, node INTEGER NOT NULL, dtype TEXT NOT NULL, vector BLOB NOT NULL);
+CREATE INDEX members_of_nodes ON members (node);
+CREATE TABLE meta (id INTEGER PRIMARY KEY, body TEXT NOT NULL);
+CREATE TABLE thumbnails (id INTEGER PRIMARY KEY, image BLOB NOT NULL);
+CREATE TABLE snapshots (
+  seq INTEGER PRIMARY KEY, at REAL NOT NULL, file TEXT NOT NULL, digest TEXT NOT NULL, state TEXT NOT NULL);
+CREATE TABLE backups (file TEXT PRIMARY KEY, at REAL NOT NULL, next_id INTEGER NOT NULL) WITHOUT ROWID;
+"""
+# From each version to the next; version 0 is an empty file.
+_MIGRATIONS = {0: _TABLES}
+TABLES = ("facts", "operations", "answers", "events", "members", "meta", "thumbnails", "snapshots")
+_KEPT_SECONDS, _KEPT_KEYS = 7 * 86_400.0, 1_000_000
+_FULL = ("full", "disk i/o")
+
+
+class Entry(NamedTuple):
+    """An operation with its place in the log."""
+
+    seq: int
+    at: float
+    operation: Operation
+    key: str | None
+    digest: bytes
+
+
+class Answered(NamedTuple):
+    """What is known of a key."""
+
+    seq: int
+    digest: bytes
+    status: int | None
+    body: str | None
+
+
+class Followed(NamedTuple):
+    """What followed from an operation."""
+
+    seq: int
+    key: str | None
+    status: int
+    body: str
+    events: tuple[Event, ...]
+    members: tuple[Member, ...]
+
+
+class Snapshot(NamedTuple):
+    """A state on disk: the file of the model, or "" before the first vector, and the rest."""
+
+    seq: int
+    file: str
+    digest: str
+    state: dict[str, Any]
+
+
+class Store:
+    """The file of one collection. One thread writes; any thread may read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._writing = _connected(path)
+        self._writing.execute("PRAGMA journal_mode = WAL")
+        _migrate(self._writing, path)
+        self._reading = _connected(path)
+        self._reading.execute("PRAGMA query_only = ON")
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Bring everything into the main file, and let go of it."""
+        with self._lock:
+            self._reading.close()
+        with contextlib.suppress(sqlite3.Error):
+            self._writing.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._writing.close()
+
+    # --------------------------------------------------------------------------------------------- writing
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            self._writing.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._writing
+                self._writing.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self._writing.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise _refused(error) from error
+
+    def append(self, entries: Sequence[Entry], followed: Sequence[Followed]) -> None:
+        """Write operations, and what followed from earlier ones, in one commit that is on disk when this returns."""
+        with self._transaction() as connection:
+            connection.executemany(
+                "INSERT INTO operations VALUES (?, ?, ?, ?, ?)",
+                [(one.seq, one.at, one.operation.kind, one.operation.text, one.operation.blob) for one in entries],
+            )
+            connection.executemany(
+                "INSERT OR REPLACE INTO answers (seq, key, digest, at) VALUES (?, ?, ?, ?)",
+                [(one.seq, one.key, one.digest, one.at) for one in entries if one.key is not None],
+            )
+            for one in entries:
+                _attach(connection, one.operation)
+            _write_followed(connection, followed)
+
+    def follow(self, followed: Sequence[Followed]) -> None:
+        """Write what followed from operations that are in the log already."""
+        if followed:
+            with self._transaction() as connection:
+                _write_followed(connection, followed)
+
+    def keep_snapshot(self, snapshot: Snapshot, *, most_deleted: int = 1 << 62) -> None:
+        """Put a snapshot in place of the operations before it."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM snapshots")
+            connection.execute(
+                "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)",
+                (snapshot.seq, time.time(), snapshot.file, snapshot.digest, json.dumps(snapshot.state)),
+            )
+            connection.execute("DELETE FROM operations WHERE seq <= ? AND seq <= ?", (snapshot.seq, most_deleted))
+            _drop_old_keys(connection)
+
+    def erase(self, snapshot: Snapshot, ids: Iterable[int], nodes: Iterable[int]) -> None:
+        """Replace the log by a snapshot, and take these ids out of everything else; nothing of them stays in the file.
+
+        Answers keep their keys, with -1 in place of the ids.
+        """
+        gone = [(number,) for number in ids]
+        self.keep_snapshot(snapshot)
+        with self._transaction() as connection:
+            connection.executemany("DELETE FROM meta WHERE id = ?", gone)
+            connection.executemany("DELETE FROM thumbnails WHERE id = ?", gone)
+            connection.executemany("UPDATE events SET name = NULL WHERE id = ?", gone)
+            connection.executemany("UPDATE events SET name = NULL WHERE other = ?", gone)
+            connection.executemany("DELETE FROM members WHERE node = ?", [(node,) for node in nodes])
+            _scrub_answers(connection, {number for (number,) in gone})
+        with contextlib.suppress(sqlite3.Error), self._lock:  # readers would keep the log from being cut
+            self._writing.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def set_fact(self, name: str, value: Any) -> None:
+        """Keep a fact of the collection."""
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+
+    def keep_backup(self, file: str, next_id: int) -> None:
+        """Note that a file elsewhere holds what is here now."""
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO backups VALUES (?, ?, ?)", (file, time.time(), next_id))
+
+    def checkpoint(self) -> None:
+        """Bring the write-ahead log into the main file."""
+        with contextlib.suppress(sqlite3.Error):
+            self._writing.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    # --------------------------------------------------------------------------------------------- reading
+
+    def _read(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._reading.execute(query, values).fetchall()
+
+    def facts(self) -> dict[str, Any]:
+        """All facts."""
+        return {name: json.loads(value) for name, value in self._read("SELECT name, value FROM facts")}
+
+    def snapshot(self) -> Snapshot | None:
+        """The newest."""
+        found = self._read("SELECT seq, file, digest, state FROM snapshots ORDER BY seq DESC LIMIT 1")
+        return _snapshot(*found[0]) if found else None
+
+    def entries(self, after: int) -> Iterator[Entry]:
+        """The operations after a place, in their order."""
+        while True:
+            lines = self._read(
+                "SELECT o.seq, o.at, o.kind, o.fields, o.vectors, a.key, a.digest FROM operations o "
+                "LEFT JOIN answers a ON a.seq = o.seq WHERE o.seq > ? ORDER BY o.seq LIMIT 1000",
+                after,
+            )
+            if not lines:
+                return
+            for seq, at, kind, fields, vectors, key, digest in lines:
+                yield Entry(seq, at, Operation.read(kind, fields, vectors), key, digest or b"")
+                after = seq
+
+    def last_seq(self) -> int:
+        """The place of the newest operation, 0 before the first."""
+        (found,) = self._read("SELECT max((SELECT ifnull(max(seq), 0) FROM operations), "
+                              "(SELECT ifnull(max(seq), 0) FROM snapshots))")  # fmt: skip
+        return int(found[0])
+
+    def answered(self, key: str) -> Answered | None:
+        """What a key was answered; without a status where that is not written yet."""
+        found = self._read("SELECT seq, digest, status, body FROM answers WHERE key = ?", key)
+        return Answered(*found[0]) if found else None
+
+    def events(self, since: int, most: int) -> list[Event]:
+        """Events after number `since`."""
+        found = self._read(
+            "SELECT number, at, kind, id, other, operation, name FROM events WHERE number > ? ORDER BY number LIMIT ?",
+            since, most,
+        )  # fmt: skip
+        return [Event(*line) for line in found]
+
+    def events_of(self, ids: Sequence[int], most: int) -> list[Event]:
+        """The newest events of some ids, oldest first."""
+        marks = ",".join("?" * len(ids))
+        found = self._read(
+            "SELECT number, at, kind, id, other, operation, name FROM events "
+            f"WHERE id IN ({marks}) OR other IN ({marks}) ORDER BY number DESC LIMIT ?",
+            *ids, *ids, most,
+        )  # fmt: skip
+        return [Event(*line) for line in reversed(found)]
+
+    def last_event(self) -> int:
+        """The number of the newest event written."""
+        return int(self._read("SELECT ifnull(max(number), 0) FROM events")[0][0])
+
+    def metas(self, ids: Sequence[int]) -> dict[int, Any]:
+        """What users attached to ids."""
+        marks = ",".join("?" * len(ids))
+        return {
+            number: json.loads(body)
+            for number, body in self._read(f"SELECT id, body FROM meta WHERE id IN ({marks})", *ids)
+        }
+
+    def thumbnail(self, number: int) -> bytes | None:
+        """The image of an id."""
+        found = self._read("SELECT image FROM thumbnails WHERE id = ?", number)
+        return found[0][0] if found else None
+
+    def ids_with_thumbnails(self) -> set[int]:
+        """All that have one."""
+        return {number for (number,) in self._read("SELECT id FROM thumbnails")}
+
+    def member_nodes(self) -> list[int]:
+        """The numbers of sub-clusters that kept vectors came to."""
+        return [node for (node,) in self._read("SELECT DISTINCT node FROM members")]
+
+    def members(self, rows: Sequence[int]) -> list[tuple[int, int, str, bytes]]:
+        """Number, sub-cluster, dtype and bytes of kept vectors."""
+        found = []
+        for row in rows:
+            found += self._read("SELECT number, node, dtype, vector FROM members WHERE number = ?", row)
+        return found
+
+    def members_in(self, nodes: Sequence[int], most: int) -> list[tuple[int, int]]:
+        """Numbers and sub-clusters of kept vectors in some sub-clusters."""
+        marks = ",".join("?" * len(nodes))
+        query = f"SELECT number, node FROM members WHERE node IN ({marks}) ORDER BY number LIMIT ?"
+        return self._read(query, *nodes, most)
+
+    def backups(self) -> list[tuple[str, float, int]]:
+        """File, time and next id of each backup."""
+        return self._read("SELECT file, at, next_id FROM backups ORDER BY at")
+
+    def copy_to(self, path: Path) -> Snapshot | None:
+        """A whole copy in another file while this one is written to; the snapshot that it builds upon."""
+        source = _connected(self.path)
+        target = sqlite3.connect(path)
+        try:
+            source.execute("BEGIN")
+            found = source.execute("SELECT seq, file, digest, state FROM snapshots").fetchall()
+            source.backup(target, pages=4096)
+        finally:
+            target.close()
+            source.close()
+        return _snapshot(*found[0]) if found else None
+
+
+# ------------------------------------------------------------------------------------------------------- pieces
+
+
+def _snapshot(seq: int, file: str, digest: str, state: str) -> Snapshot:
+    return Snapshot(seq, file, digest, json.loads(state))
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA secure_delete = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring a file of an earlier version up to this one, each step whole or not at all."""
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.DatabaseError as error:
+        raise ServiceError(500, f"'{path}' must be the log of a collection; it is not: {error}.") from error
+    if version > SCHEMA_VERSION:
+        raise ServiceError(
+            500,
+            f"'{path}' must have a schema version up to {SCHEMA_VERSION}; it has {version}, of a later release. "
+            "Upgrade: pip install --upgrade armillary.",
+        )
+    for step in range(version, SCHEMA_VERSION):
+        connection.executescript(f"BEGIN; {_MIGRATIONS[step]} PRAGMA user_version = {step + 1}; COMMIT;")
+
+
+def _attach(connection: sqlite3.Connection, operation: Operation) -> None:
+    """What users attach is no state of the model: it goes into its table with the commit of its operation."""
+    if operation.kind == META:
+        number, body = operation.fields["id"], operation.fields["meta"]
+        if body is None:
+            connection.execute("DELETE FROM meta WHERE id = ?", (number,))
+        else:
+            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (number, json.dumps(body)))
+    elif operation.kind == THUMBNAIL:
+        number = operation.fields["id"]
+        if operation.attached is None:
+            connection.execute("DELETE FROM thumbnails WHERE id = ?", (number,))
+        else:
+            connection.execute("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", (number, operation.attached))
+
+
+def _write_followed(connection: sqlite3.Connection, followed: Sequence[Followed]) -> None:
+    if not followed:
+        return
+    connection.executemany(
+        "UPDATE answers SET status = ?, body = ? WHERE seq = ?",
+        [(one.status, one.body, one.seq) for one in followed if one.key is not None],
+    )
+    connection.executemany(
+        "INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (event.number, event.at, event.kind, event.id, event.other, event.operation, event.name)
+            for one in followed
+            for event in one.events
+        ],
+    )
+    connection.executemany(
+        "INSERT OR REPLACE INTO members VALUES (?, ?, ?, ?)",
+        [
+            (member.row, member.node, str(member.vector.dtype), member.vector.tobytes())
+            for one in followed
+            for member in one.members
+        ],
+    )
+
+
+def _drop_old_keys(connection: sqlite3.Connection) -> None:
+    """Keys are kept for 7 days, and the newest million for as long as there are no more."""
+    connection.execute(
+        "DELETE FROM answers WHERE at < ? AND seq <= (SELECT seq FROM answers ORDER BY seq DESC LIMIT 1 OFFSET ?)",
+        (time.time() - _KEPT_SECONDS, _KEPT_KEYS),
+    )
+
+
+def _scrub_answers(connection: sqlite3.Connection, gone: set[int]) -> None:
+    changed = []
+    for seq, body in connection.execute("SELECT seq, body FROM answers WHERE body IS NOT NULL"):
+        answer = json.loads(body)
+        if isinstance(answer.get("ids"), list) and not gone.isdisjoint(answer["ids"]):
+            answer["ids"] = [-1 if number in gone else number for number in answer["ids"]]
+            changed.append((json.dumps(answer), seq))
+        elif answer.get("id") in gone:
+            changed.append((json.dumps({"id": -1}), seq))
+    connection.executemany("UPDATE answers SET body = ? WHERE seq = ?", changed)
+
+
+def _refused(error: sqlite3.Error) -> ServiceError:
+    if any(word in str(error).lower() for word in _FULL):
+        return ServiceError(507, f"The disk takes no more: {error}. Make room; what was acknowledged is safe.")
+    return ServiceError(500, f"The store refused to write: {error}. Look at the disk and its permissions.")
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a file could not be written for want of room."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def copied_rows(source: Path, target: Path) -> None:
+    """Copy the rows of a file that may come from anybody into a new one with our own tables.
+
+    Nothing of its schema is taken over: no trigger, view or index of it ever runs here.
+    """
+    Store(target).close()
+    connection = sqlite3.connect(f"file:{source}?mode=ro&immutable=1", uri=True)
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        kinds = dict(connection.execute("SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')"))
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version != SCHEMA_VERSION or any(kinds.get(table) != "table" for table in TABLES):
+            raise ServiceError(422, "The log must be one that export wrote; its tables are others. Export again.")
+        _copy_tables(connection, target)
+    except sqlite3.Error as error:
+        raise ServiceError(
+            422, f"The log must be one that export wrote; it is damaged: {error}. Export again."
+        ) from None
+    finally:
+        connection.close()
+
+
+def _copy_tables(source: sqlite3.Connection, target: Path) -> None:
+    writing = _connected(target)
+    try:
+        writing.execute("BEGIN IMMEDIATE")
+        for table in TABLES:
+            columns = [line[1] for line in writing.execute(f"PRAGMA table_info({table})")]
+            marks = ",".join("?" * len(columns))
+            names = ",".join(f'"{column}"' for column in columns)
+            rows = source.execute(f"SELECT {names} FROM {table}")
+            writing.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)
+        writing.execute("COMMIT")
+    finally:
+        writing.close()

@@ -1,0 +1,249 @@
+"""What one file of rows is, and rows that lie in a file as they lie in memory.
+
+A shard says its rows, columns and dtype, and gives rows `start` to `stop` of itself into an array that the caller has.
+Where numbers lie plainly in the file (npy, members of an npz that are not compressed, Arrow that is not compressed)
+they are read straight into that array: no map, so memory is what the caller gave and nothing else.
+
+A file is looked at (size, time of change, which file it is) before and after each reading, so that rows of two
+different states of a file never meet in one fit.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import tokenize
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary.exceptions import InputError
+
+# what libraries raise over content that is not what it should be
+_COMPLAINTS = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    EOFError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    tokenize.TokenError,
+    struct.error,
+    zipfile.BadZipFile,
+)
+# one call of the system reads at most 2 GiB less a page
+_MOST_AT_ONCE = 1 << 30
+
+
+@contextmanager
+def reading(path: str, what: str) -> Iterator[None]:
+    """What libraries complain of while they look at a file becomes the sentence about damage; `what` it should be."""
+    try:
+        yield
+    except (InputError, ImportError):
+        raise
+    except _COMPLAINTS as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the system's, not a library's
+        raise damaged(path, what, error) from error
+
+
+def damaged(path: str, what: str, error: object) -> InputError:
+    """The sentence for content that does not read as its format."""
+    said = str(error).strip().split("\n")[0][:200].rstrip(".")
+    return InputError(
+        f"'{path}' must be a whole {what} file; it is cut short, damaged or of another format "
+        f"({said or type(error).__name__}). Fetch it again from where it came."
+    )
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """By what a file is known to be the same as before."""
+
+    size: int
+    changed: int  # nanoseconds
+    file: tuple[int, int]  # device and number: another file under the same name is another
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        """The stamp of a file that the system was asked about."""
+        return cls(status.st_size, status.st_mtime_ns, (status.st_dev, status.st_ino))
+
+
+class Shard(ABC):
+    """Rows of one file."""
+
+    n_rows: int
+    n_features: int
+    dtype: np.dtype[Any]  # as stored
+    is_sparse = False
+    first = 0  # the number of its first row in the file
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.stamp = Stamp.of(os.stat(path))
+
+    @abstractmethod
+    def reader(self) -> Reader:
+        """Something that gives rows; each has a place of its own in the file."""
+
+    def check_unchanged(self) -> None:
+        """Refuse a file that is not as it was when it was opened."""
+        try:
+            now = Stamp.of(os.stat(self.path))
+        except OSError as error:
+            raise self.changed(f"it cannot be found any more: {error.strerror}") from error
+        self.compare(now)
+
+    def compare(self, now: Stamp) -> None:
+        """Refuse a stamp that is not the first one."""
+        if now == self.stamp:
+            return
+        if now.size != self.stamp.size:
+            verb = "shrank" if now.size < self.stamp.size else "grew"
+            raise self.changed(f"it {verb} from {self.stamp.size:,} to {now.size:,} bytes")
+        raise self.changed("it was written again")
+
+    def changed(self, how: str) -> InputError:
+        """The sentence about a file that does not stay as it is."""
+        return InputError(
+            f"'{self.path}' must stay as it is while its rows are in use; {how}. Let the step that writes it end, "
+            "open the rows again and start anew."
+        )
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """The file for reading, looked at before and after."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        except FileNotFoundError as error:
+            raise self.changed("it cannot be found any more") from error
+        try:
+            self.compare(Stamp.of(os.fstat(descriptor)))
+            yield descriptor
+            self.compare(Stamp.of(os.fstat(descriptor)))
+        finally:
+            os.close(descriptor)
+
+    def fill(self, descriptor: int, offset: int, out: npt.NDArray[Any]) -> None:
+        """The bytes from `offset` on into an array that lies in one piece."""
+        left = memoryview(out.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+        while len(left):
+            n_read = _pread_into(descriptor, left[:_MOST_AT_ONCE], offset)
+            if n_read == 0:
+                raise self.changed(f"it ends before byte {offset + len(left):,}, where its rows end")
+            left, offset = left[n_read:], offset + n_read
+
+
+def _pread_into(descriptor: int, buffer: memoryview, offset: int) -> int:
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [buffer], offset)
+    os.lseek(descriptor, offset, os.SEEK_SET)  # Windows; the descriptor is nobody else's
+    part = os.read(descriptor, len(buffer))
+    buffer[: len(part)] = part
+    return len(part)
+
+
+class Reader(ABC):
+    """A place in one shard."""
+
+    @abstractmethod
+    def read(self, start: int, stop: int, out: npt.NDArray[Any] | None) -> Any:
+        """Rows start..stop into `out` (m, D) of the stored dtype, which is returned; CSR rows come by themselves."""
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to close
+        """Nothing is read any more."""
+
+
+class ShardPart(Shard):
+    """Some rows of a shard, one after the other."""
+
+    def __init__(self, shard: Shard, first: int, last: int) -> None:
+        self.path, self.stamp = shard.path, shard.stamp
+        self.n_rows, self.n_features, self.dtype = last - first, shard.n_features, shard.dtype
+        self.is_sparse, self.first = shard.is_sparse, shard.first + first
+        self._shard, self._skipped = shard, first
+
+    def reader(self) -> Reader:
+        """See `Shard`."""
+        return _PartReader(self._shard.reader(), self._skipped)
+
+
+class _PartReader(Reader):
+    def __init__(self, reader: Reader, first: int) -> None:
+        self._reader, self._first = reader, first
+
+    def read(self, start: int, stop: int, out: npt.NDArray[Any] | None) -> Any:
+        return self._reader.read(self._first + start, self._first + stop, out)
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class PlainShard(Shard):
+    """Rows that lie one after the other from some byte of a file on."""
+
+    def __init__(self, path: str, offset: int, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+        super().__init__(path)
+        self.offset, self.dtype = offset, dtype
+        self.n_rows, self.n_features = shape
+
+    def reader(self) -> Reader:
+        """See `Shard`."""
+        return _PlainReader(self)
+
+
+class _PlainReader(Reader):
+    def __init__(self, shard: PlainShard) -> None:
+        self._shard = shard
+
+    def read(self, start: int, stop: int, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+        assert out is not None
+        shard = self._shard
+        with shard.opened() as descriptor:
+            _read_on(descriptor)
+            shard.fill(descriptor, shard.offset + start * shard.n_features * shard.dtype.itemsize, out)
+        return out
+
+
+class ColumnMajorShard(Shard):
+    """Rows of an array that lies in a file column by column: each column is read by itself."""
+
+    def __init__(self, path: str, offset: int, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+        super().__init__(path)
+        self.offset, self.dtype = offset, dtype
+        self.n_rows, self.n_features = shape
+
+    def reader(self) -> Reader:
+        """See `Shard`."""
+        return _ColumnMajorReader(self)
+
+
+class _ColumnMajorReader(Reader):
+    def __init__(self, shard: ColumnMajorShard) -> None:
+        self._shard = shard
+
+    def read(self, start: int, stop: int, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+        assert out is not None
+        shard, column = self._shard, np.empty(stop - start, self._shard.dtype)
+        with shard.opened() as descriptor:
+            for number in range(shard.n_features):
+                shard.fill(descriptor, shard.offset + (number * shard.n_rows + start) * shard.dtype.itemsize, column)
+                out[:, number] = column
+        return out
+
+
+def _read_on(descriptor: int) -> None:
+    """Tell the system that what follows will be wanted next: it then reads further ahead."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)

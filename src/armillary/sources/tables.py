@@ -1,0 +1,496 @@
+"""Shards of tables: Parquet, and Arrow files and streams (Feather is one). The home of pyarrow besides `files`.
+
+Lists of numbers in Arrow that is not compressed lie plainly in the file: pyarrow says where each record batch has its
+numbers, and they are read from there like those of an npy file; for Parquet see `parquet_pages.py`. Everything else is
+decoded some rows at a time by pyarrow and copied from its buffers. No row is ever a Python object.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from armillary.exceptions import InputError, MissingExtraError
+from armillary.sources.columns import chosen_columns, is_list
+from armillary.sources.parquet_pages import PagedShard, plain_chunks
+from armillary.sources.shards import Reader, Shard, damaged, reading
+
+# Numbers decoded at a time: 8 MB of float32.
+_VALUES_AT_ONCE = 1 << 21
+# Bytes of a column of a Parquet file that are fetched at a time.
+_PARQUET_BUFFER = 1 << 20
+_ARROW_FILE = b"ARROW1"
+_ARROW_FILE_START = 8  # an Arrow file is these bytes, a stream, and a table of contents
+
+
+def _arrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.ipc
+    except ImportError as error:
+        raise MissingExtraError.of("Reading Parquet and Arrow files", "pyarrow", "cli") from error
+    return pyarrow
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[Any]:
+    """pyarrow, with what it complains of as a sentence."""
+    pa = _arrow()
+    with reading(path, "Parquet or Arrow"):
+        try:
+            yield pa
+        except pa.ArrowException as error:
+            raise damaged(path, "Parquet or Arrow", error) from error
+
+
+def parquet_shard(path: str, column: str | None, weights: str | None) -> Shard:
+    """The rows of a Parquet file."""
+    with _reading(path):
+        import pyarrow.parquet
+
+        with pyarrow.parquet.ParquetFile(path) as file:
+            schema, about = file.schema_arrow, file.metadata
+            names = chosen_columns(schema, path, column, weights)
+            group_rows = [about.row_group(number).num_rows for number in range(about.num_row_groups)]
+            plain = plain_chunks(file, path, names[0]) if is_list(schema.field(names[0]).type) else None
+        decoded = _decoded_shard(_Parquet(path, names), schema, group_rows)
+        if plain is not None and plain[1:] == (decoded.dtype, decoded.n_features):
+            return PagedShard(path, *plain, decoded)
+        return decoded
+
+
+def arrow_shard(path: str, column: str | None, weights: str | None) -> Shard:
+    """The rows of an Arrow file or stream, or of a Feather file."""
+    with _reading(path) as pa:
+        with pa.memory_map(path) as mapped:
+            schema, _ = _arrow_batches(pa, mapped, None)
+            names = chosen_columns(schema, path, column, weights)
+        if is_list(schema.field(names[0]).type):
+            plain = _plain_shard(pa, path, names[0])
+            if plain is not None:
+                return plain
+        return _decoded_shard(_Arrow(path, names), schema, _batch_rows(pa, path))
+
+
+def table_column(path: str, name: str) -> npt.NDArray[Any]:
+    """One column of numbers of a table, as it is stored."""
+    is_parquet = path.lower().endswith((".parquet", ".pq"))
+    with _reading(path) as pa:
+        if is_parquet:
+            import pyarrow.parquet
+
+            values = pyarrow.parquet.read_table(path, columns=[name])[name]
+        else:
+            with pa.memory_map(path) as mapped:
+                schema, batches = _arrow_batches(pa, mapped, [name])
+                values = pa.chunked_array([batch.column(0) for batch in batches], type=schema.field(name).type)
+        if values.null_count:
+            raise InputError(
+                f"Column '{name}' of '{path}' must have a number in every row; {values.null_count:,} are missing. "
+                "Fill them; 0 leaves a row out."
+            )
+        return np.asarray(values.to_numpy())
+
+
+# ------------------------------------------------------------------------------------------- lists that lie plainly
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """Where one record batch has its lists."""
+
+    n_rows: int
+    values_at: int  # byte of the first number
+    n_values: int
+    offsets_at: int | None  # byte of the first offset; None where all lists have one length by their type
+
+
+class PiecedShard(Shard):
+    """Lists of numbers that lie in several pieces of one file."""
+
+    def __init__(self, path: str, pieces: list[_Piece], dtype: np.dtype[Any], width: int, offset_dtype: str) -> None:
+        super().__init__(path)
+        self.pieces, self.dtype, self.n_features = pieces, dtype, width
+        self.offset_dtype = np.dtype(offset_dtype)
+        self.starts = np.concatenate([[0], np.cumsum([piece.n_rows for piece in pieces], dtype=np.int64)]).tolist()
+        self.n_rows = self.starts[-1]
+
+    def reader(self) -> Reader:
+        """See `Shard`."""
+        return _PiecedReader(self)
+
+
+class _PiecedReader(Reader):
+    def __init__(self, shard: PiecedShard) -> None:
+        self._shard = shard
+
+    def read(self, start: int, stop: int, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+        assert out is not None
+        shard, done = self._shard, start
+        number = bisect_right(shard.starts, start) - 1
+        with shard.opened() as descriptor:
+            while done < stop:
+                piece, base = shard.pieces[number], shard.starts[number]
+                last = min(stop, base + piece.n_rows)
+                if last > done:
+                    first_value = self._first_value(descriptor, piece, base, done, last)
+                    where = piece.values_at + first_value * shard.dtype.itemsize
+                    shard.fill(descriptor, where, out[done - start : last - start])
+                    done = last
+                number += 1
+        return out
+
+    def _first_value(self, descriptor: int, piece: _Piece, base: int, start: int, stop: int) -> int:
+        """The number of the first value of a row, once all lists are seen to be as long as they should."""
+        shard = self._shard
+        if piece.offsets_at is None:
+            first, last = (start - base) * shard.n_features, (stop - base) * shard.n_features
+        else:
+            offsets = np.empty(stop - start + 1, shard.offset_dtype)
+            shard.fill(descriptor, piece.offsets_at + (start - base) * offsets.itemsize, offsets)
+            refuse_ragged(np.diff(offsets), shard.n_features, shard.path, start)
+            first, last = int(offsets[0]), int(offsets[-1])
+        if not 0 <= first <= last <= piece.n_values:
+            raise _short_buffers(shard.path)
+        return first
+
+
+def refuse_ragged(lengths: npt.NDArray[Any], width: int, path: str, first_row: int) -> None:
+    """Refuse lists that are not all as long as the first of the file."""
+    odd = np.flatnonzero(lengths != width)
+    if odd.size:
+        raise InputError(
+            f"'{path}' must have lists of one length; its first row has {width} numbers and row {first_row + odd[0]:,} "
+            f"(counted from 0 in this file) has {lengths[odd[0]]}. Drop such rows, or embed them again."
+        )
+
+
+def _short_buffers(path: str) -> InputError:
+    return InputError(
+        f"'{path}' must be a whole Arrow file; its lists point outside their numbers, so it is damaged. "
+        "Fetch it again from where it came."
+    )
+
+
+def _missing(path: str, column: str, row: int) -> InputError:
+    return InputError(
+        f"'{path}' must have a vector in every row; column '{column}' has none in row {row:,} (counted from 0 in this "
+        "file). Drop such rows, or embed them."
+    )
+
+
+def _missing_number(path: str, column: str, row: int) -> InputError:
+    return InputError(
+        f"'{path}' must have every number; column '{column}' misses one in row {row:,} (counted from 0 in this file). "
+        "Drop such rows, or fill them."
+    )
+
+
+def _arrow_batches(pa: Any, mapped: Any, columns: list[str] | None, first: int = 0) -> tuple[Any, Iterator[Any]]:
+    """Schema and record batches, from one of them on, of an open Arrow file or stream; of some columns only."""
+    is_file = mapped.read(len(_ARROW_FILE)) == _ARROW_FILE
+    mapped.seek(0)
+    if is_file and first:
+        whole = pa.ipc.open_file(mapped)  # it can go to any batch, but copies the columns that are wanted
+        return whole.schema, (whole.get_batch(number) for number in range(first, whole.num_record_batches))
+    start = _ARROW_FILE_START if is_file else 0
+    mapped.seek(start)
+    reader = pa.ipc.open_stream(mapped)
+    schema = reader.schema
+    if columns is not None:
+        fields = sorted(schema.get_field_index(name) for name in columns)
+        mapped.seek(start)
+        reader = pa.ipc.open_stream(mapped, options=pa.ipc.IpcReadOptions(included_fields=fields))
+    return schema, (batch for number, batch in enumerate(reader) if number >= first)
+
+
+def _plain_shard(pa: Any, path: str, column: str) -> PiecedShard | None:
+    """Lists whose numbers lie in the file as they are; None where they are compressed, or not whole bytes."""
+    with _looked_through(pa, path) as (whole, mapped):
+        schema, batches = _arrow_batches(pa, mapped, [column])
+        kind = schema.field(column).type
+        if pa.types.is_boolean(kind.value_type):
+            return None
+        is_fixed = pa.types.is_fixed_size_list(kind)
+        offset_dtype = "<i8" if pa.types.is_large_list(kind) else "<i4"
+        dtype = np.dtype(kind.value_type.to_pandas_dtype())
+        pieces: list[_Piece] = []
+        width, n_rows = (kind.list_size if is_fixed else -1), 0
+        for batch in batches:
+            lists = batch.column(0)
+            if lists.null_count or lists.values.null_count:
+                lists.validate(full=True)
+            if lists.null_count:
+                raise _missing(path, column, n_rows + int(pa.compute.index(lists.is_null(), True).as_py()))
+            values = lists.values
+            if values.null_count:
+                place = int(pa.compute.index(values.is_null(), True).as_py())
+                raise _missing_number(path, column, n_rows + _row_of(lists, place, is_fixed=is_fixed))
+            piece = _piece(whole, lists, values, dtype.itemsize, is_fixed=is_fixed, width=width)
+            if piece is None:
+                return None
+            if width < 0 and piece.n_rows:
+                # not by len(lists[0]): pyarrow ends the process over offsets that point outside
+                first, second = np.frombuffer(lists.buffers()[1], offset_dtype, lists.offset + 2)[-2:].tolist()
+                width = second - first
+                if not 0 <= first <= second <= piece.n_values:
+                    raise _short_buffers(path)
+            pieces.append(piece)
+            n_rows += piece.n_rows
+        return PiecedShard(path, pieces, dtype, max(width, 0), offset_dtype)
+
+
+@contextmanager
+def _looked_through(pa: Any, path: str) -> Iterator[tuple[Any, Any]]:
+    """A file as a buffer and as something to read, of which only what is looked at is fetched.
+
+    Without that advice the system fetches 128 kB for each of the messages, which is half of the file where batches have
+    a thousand rows, and all of it before the first row is worked on.
+    """
+    with open(path, "rb") as stream:
+        mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    if hasattr(mapped, "madvise"):
+        mapped.madvise(mmap.MADV_RANDOM)
+    whole = pa.py_buffer(mapped)  # the map lives as long as what was found in it
+    yield whole, pa.BufferReader(whole)
+
+
+def _row_of(lists: Any, place: int, *, is_fixed: bool) -> int:
+    if is_fixed:
+        return place // max(1, lists.type.list_size)
+    return int(np.searchsorted(lists.offsets.to_numpy(), place, side="right")) - 1
+
+
+def _piece(whole: Any, lists: Any, values: Any, n_bytes: int, *, is_fixed: bool, width: int) -> _Piece | None:
+    """Where the buffers of a column of lists lie in the file; None where they do not."""
+    buffers = values.buffers()
+    if not len(lists):
+        return _Piece(0, 0, 0, None)
+    if buffers[1] is None:
+        return _Piece(len(lists), 0, 0, None) if is_fixed and width == 0 else None
+    values_at = buffers[1].address - whole.address
+    n_held = buffers[1].size // n_bytes - values.offset
+    if not 0 <= values_at <= whole.size - buffers[1].size:
+        return None
+    offsets_at = None
+    if is_fixed:
+        values_at += lists.offset * width * n_bytes
+    else:
+        offsets = lists.buffers()[1]
+        offsets_at = offsets.address - whole.address
+        if not 0 <= offsets_at <= whole.size - offsets.size:
+            return None
+        size = 8 if offsets.size >= 8 * (len(lists) + 1) and str(lists.type).startswith("large") else 4
+        if offsets.size < size * (lists.offset + len(lists) + 1):
+            return None
+        offsets_at += lists.offset * size
+    return _Piece(len(lists), values_at + values.offset * n_bytes, n_held, offsets_at)
+
+
+# ------------------------------------------------------------------------------------------------ rows that are decoded
+
+
+def _batch_rows(pa: Any, path: str) -> list[int]:
+    """How many rows each record batch has, by the messages before them: nothing is decompressed."""
+    with pa.memory_map(path) as mapped:
+        is_file = mapped.read(len(_ARROW_FILE)) == _ARROW_FILE
+        mapped.seek(_ARROW_FILE_START if is_file else 0)
+        messages = pa.ipc.MessageReader.open_stream(mapped)
+        found: list[int] = []
+        while True:
+            try:
+                message = messages.read_next_message()
+            except StopIteration:
+                return found
+            if message.type == "record batch":
+                found.append(_rows_in_message(message.metadata.to_pybytes()))
+
+
+def _rows_in_message(message: bytes) -> int:
+    """The length of a record batch: the first field of the third field of its message (Arrow's Message.fbs)."""
+
+    def number(form: str, place: int) -> int:
+        return int(struct.unpack_from(form, message, place)[0])
+
+    def field(table: int, which: int) -> int | None:
+        names = table - number("<i", table)
+        place = 4 + 2 * which
+        offset = number("<H", names + place) if place < number("<H", names) else 0
+        return table + offset if offset else None
+
+    header = field(number("<I", 0), 2)
+    assert header is not None
+    length = field(header + number("<I", header), 0)
+    return 0 if length is None else number("<q", length)
+
+
+@dataclass(frozen=True)
+class _Parquet:
+    """How to decode a Parquet file from one of its row groups on."""
+
+    path: str
+    columns: list[str]
+
+    def batches(self, first: int, n_rows: int) -> Iterator[Any]:
+        import pyarrow.parquet
+
+        # with a buffer, not a whole column of a row group is held, but a page or so
+        with pyarrow.parquet.ParquetFile(self.path, buffer_size=_PARQUET_BUFFER, pre_buffer=False) as file:
+            groups = list(range(first, file.metadata.num_row_groups))
+            yield from file.iter_batches(n_rows, row_groups=groups, columns=self.columns)
+
+
+@dataclass(frozen=True)
+class _Arrow:
+    """How to decode an Arrow file from one of its record batches on."""
+
+    path: str
+    columns: list[str]
+
+    def batches(self, first: int, n_rows: int) -> Iterator[Any]:
+        pa = _arrow()
+        with pa.memory_map(self.path) as mapped:
+            yield from _arrow_batches(pa, mapped, self.columns, first)[1]
+
+
+def _decoded_shard(decoder: _Parquet | _Arrow, schema: Any, group_rows: list[int]) -> DecodedShard:
+    kinds = [schema.field(name).type for name in decoder.columns]
+    if is_list(kinds[0]):
+        dtype = np.dtype(kinds[0].value_type.to_pandas_dtype())
+        fixed = getattr(kinds[0], "list_size", None)
+        return DecodedShard(decoder, group_rows, dtype, fixed, is_of_lists=True)
+    common = np.result_type(*{np.dtype(kind.to_pandas_dtype()) for kind in kinds})
+    dtype = common if common.kind == "f" else np.dtype(np.float64)
+    return DecodedShard(decoder, group_rows, dtype, len(kinds), is_of_lists=False)
+
+
+class DecodedShard(Shard):
+    """Rows that pyarrow decodes, some at a time, from the beginning of a group of rows on."""
+
+    def __init__(
+        self,
+        decoder: _Parquet | _Arrow,
+        group_rows: list[int],
+        dtype: np.dtype[Any],
+        width: int | None,
+        *,
+        is_of_lists: bool,
+    ) -> None:
+        super().__init__(decoder.path)
+        self.decoder, self.dtype, self.is_of_lists = decoder, dtype, is_of_lists
+        self.starts = [0, *np.cumsum(group_rows, dtype=np.int64).tolist()]
+        self.n_rows = self.starts[-1]
+        self.n_features = self._first_width() if width is None else width
+
+    def _first_width(self) -> int:
+        """How long the first list is."""
+        for batch in self.decoder.batches(0, 1):
+            batch.validate(full=True)
+            if len(batch):
+                first = batch.column(0)[0].as_py()
+                if first is None:
+                    raise _missing(self.path, self.decoder.columns[0], 0)
+                return len(first)
+        return 0
+
+    def reader(self) -> Reader:
+        """See `Shard`."""
+        return _DecodedReader(self)
+
+    def copy(self, batch: Any, out: npt.NDArray[Any], first_row: int) -> None:
+        """The vectors of a record batch, whose first row is `first_row` of the file."""
+        if self.is_of_lists:
+            self._copy_lists(batch.column(batch.schema.get_field_index(self.decoder.columns[0])), out, first_row)
+            return
+        for number, name in enumerate(self.decoder.columns):
+            column = batch.column(batch.schema.get_field_index(name))
+            if column.null_count:
+                place = int(_arrow().compute.index(column.is_null(), True).as_py())
+                raise _missing_number(self.path, name, first_row + place)
+            out[:, number] = column.to_numpy(zero_copy_only=False)
+
+    def _copy_lists(self, lists: Any, out: npt.NDArray[Any], first_row: int) -> None:
+        pa, name = _arrow(), self.decoder.columns[0]
+        if lists.null_count:
+            raise _missing(self.path, name, first_row + int(pa.compute.index(lists.is_null(), True).as_py()))
+        if pa.types.is_fixed_size_list(lists.type):
+            values = lists.flatten()
+        else:
+            offsets = lists.offsets.to_numpy()
+            refuse_ragged(np.diff(offsets), self.n_features, self.path, first_row)
+            if not 0 <= offsets[0] <= offsets[-1] <= len(lists.values):
+                raise _short_buffers(self.path)
+            values = lists.values[int(offsets[0]) : int(offsets[-1])]
+        if values.null_count:
+            place = int(pa.compute.index(values.is_null(), True).as_py())
+            raise _missing_number(self.path, name, first_row + place // max(1, self.n_features))
+        out[...] = values.to_numpy(zero_copy_only=False).reshape(out.shape)
+
+
+class _DecodedReader(Reader):
+    """A place in a file that can be gone on from, but not back."""
+
+    def __init__(self, shard: DecodedShard) -> None:
+        self._shard = shard
+        self._batches: Iterator[Any] | None = None
+        self._batch: Any = None
+        self._first = 0  # row of the batch at hand
+        self._rows_at_once = max(1, _VALUES_AT_ONCE // max(1, shard.n_features))
+
+    def read(self, start: int, stop: int, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+        assert out is not None
+        shard = self._shard
+        shard.check_unchanged()
+        try:
+            with _reading(shard.path):
+                self._read(start, stop, out)
+        except BaseException:
+            self.close()
+            raise
+        shard.check_unchanged()
+        return out
+
+    def _read(self, start: int, stop: int, out: npt.NDArray[Any]) -> None:
+        self._go_to(start)
+        done = start
+        while done < stop:
+            end = self._first + len(self._batch)
+            if done >= end:
+                self._next(end)
+                continue
+            last = min(stop, end)
+            part = self._batch.slice(done - self._first, last - done)
+            self._shard.copy(part, out[done - start : last - start], done)
+            done = last
+
+    def _go_to(self, row: int) -> None:
+        """Have a batch at hand that begins at this row or before it, in the group of the row or at its end."""
+        group = bisect_right(self._shard.starts, row) - 1
+        is_near = self._batches is not None and self._shard.starts[group] <= self._first + len(self._batch)
+        if not is_near or row < self._first:
+            self.close()
+            self._batches = self._shard.decoder.batches(group, self._rows_at_once)
+            self._next(self._shard.starts[group])
+
+    def _next(self, first: int) -> None:
+        assert self._batches is not None
+        batch = next(self._batches, None)
+        if batch is None:
+            raise self._shard.changed(f"it ends at row {first:,} of {self._shard.n_rows:,}")
+        batch.validate(full=True)  # offsets of a file are believed by everything that comes after
+        self._batch, self._first = batch, first
+
+    def close(self) -> None:
+        """See `Reader`."""
+        if self._batches is not None:
+            self._batches.close()  # type: ignore[attr-defined]
+        self._batches = self._batch = None

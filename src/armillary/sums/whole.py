@@ -1,0 +1,112 @@
+"""Whole sums: every number is rounded once to a multiple of 2^-q, and such multiples add without rounding.
+
+    q        50 - ceil(log2 W), W the correctly rounded total weight of all rows (their number without weights)
+    a row    y = w x_d, one float64 product, never fused with what follows; none without weights
+    rounded  (y + M) - M with M = 1.5 * 2^(52 - q): to the nearest multiple of 2^-q, ties to the even one
+
+|y| is at most W (1 + 2e-6), rows being unit only to rounding, so M + y stays in [2^52, 2^53) quanta, where float64 has
+just these multiples; and a sum over all rows stays below 2^51 quanta. So float64 addition and subtraction of such
+numbers are exact: any order of rows, any cut, any number of threads and any device give the same bits, and rows can
+leave a sum again. The price is half a quantum per row and coordinate, 2^-51 W at most: what float64 itself loses in a
+sum of W. A row that has any weight counts at least one quantum (`lifted`), so that no cluster with rows seems empty.
+
+Numbers of many sizes, as squares of tangent vectors, which a tight cluster has far below their bound, are summed in two
+limbs: what the first rounding leaves, at most half a quantum, is rounded once more to a grid of its own (`two_limbs`).
+Both sums are exact, and their sum is rounded once, at the end.
+
+In bits, y + M is bits(M) and the quanta of y: integers that add as well, modulo 2^64, with one float addition less for
+each number. bits(M) is an odd multiple of 2^51 (`LOW_BITS` are those below), so the quanta of a sum that is not
+negative lie in the bits below it.
+
+This file is the only place that knows the rule; kernels are given M, as `rounder`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import chain
+from typing import overload
+
+import numpy as np
+
+from armillary._typing import Float64Array
+from armillary.exceptions import InputError
+
+# Bits of a total, of the 53 that float64 has: one for the sign of the sum of M, one for rows a little longer than 1,
+# one to spare.
+_BITS = 50
+# float64 ends at 2^1024, and M lies 2^2 above a total.
+_EXPONENTS = (-1000, 1000)
+# A plain sum is off by less than this share of it.
+_DOUBT = 1e-6
+# M for q = 0, and the bits of a float64 in which M is 0 for every q.
+ROUNDER = math.ldexp(1.5, 52)
+LOW_BITS = (1 << 51) - 1
+
+
+def exponent(total: float) -> int:
+    """q for rows whose weights sum to `total`: quanta are 2^-q."""
+    if not (math.isfinite(total) and total >= 0.0):
+        raise InputError(
+            f"Sums of rows need a total weight that is finite and not negative; got {total}. Look at the weights."
+        )
+    if total == 0.0:
+        return _BITS
+    mantissa, power = math.frexp(total)
+    power -= mantissa == 0.5  # 2^k itself
+    if not _EXPONENTS[0] <= power <= _EXPONENTS[1]:
+        raise InputError(
+            f"Sums of rows need a total weight between 2^{_EXPONENTS[0]} and 2^{_EXPONENTS[1]}; got {total:.3g}. "
+            "Multiply all weights by one number."
+        )
+    return _BITS - power
+
+
+def weights_exponent(parts: Iterable[Float64Array]) -> int:
+    """q for weights that lie in one or more arrays: the same however they are cut and ordered.
+
+    A plain sum tells, but near a power of two, where the correctly rounded one does.
+    """
+    parts = list(parts)
+    plain = float(sum(part.sum() for part in parts))
+    mantissa, _ = math.frexp(plain)
+    if plain == 0.0 or min(mantissa - 0.5, 1.0 - mantissa) > _DOUBT:
+        return exponent(plain)
+    return exponent(math.fsum(chain.from_iterable(part.tolist() for part in parts)))
+
+
+def rounder(q: int) -> float:
+    """M: the number that, added and subtracted again, rounds to multiples of 2^-q."""
+    return math.ldexp(ROUNDER, -q)
+
+
+def two_limbs(q: int, bound: float) -> tuple[float, float]:
+    """M of the two limbs of numbers that are at most `bound` for each unit of weight, where weights have 2^-q.
+
+    The first grid is coarser than 2^-q by the bound; a row leaves at most half of its quantum, and there are at most
+    2^(50 - q) rows. Weights are at most 1.
+    """
+    first = q - math.ceil(math.log2(bound))
+    return rounder(first), rounder(q + first + 1)
+
+
+def lifted(weights: Float64Array, q: int) -> Float64Array:
+    """Weights as they are summed: those above 0 are at least a quantum. The array itself where none is lighter."""
+    quantum = math.ldexp(1.0, -q)
+    is_light = (weights > 0.0) & (weights < quantum)
+    return np.where(is_light, quantum, weights) if is_light.any() else weights
+
+
+@overload
+def rounded(values: float, q: int) -> float: ...
+@overload
+def rounded(values: Float64Array, q: int) -> Float64Array: ...
+
+
+def rounded(values: float | Float64Array, q: int) -> float | Float64Array:
+    """Numbers of at most 2^(51 - q) in absolute value as multiples of 2^-q."""
+    magic = rounder(q)
+    found = values + magic
+    found -= magic  # in place: half the time
+    return found

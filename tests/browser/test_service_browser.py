@@ -1,0 +1,177 @@
+"""The live page in a real browser, against a real server: ids as they come, naming, merging, undo, restarts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-browser")
+pytest.importorskip("fastapi", reason="the extra service is not installed")
+
+from tests.service.making import people  # noqa: E402
+from tests.service.running import Running  # noqa: E402
+
+from armillary import Links  # noqa: E402
+from armillary.client import Client  # noqa: E402
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: make test-browser")
+expect = playwright.expect
+ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+             "--disable-background-networking", "--disable-component-update", "--disable-sync"]  # fmt: skip
+HOSTILE = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("live") / "data"
+    folder.mkdir()
+    running = Running(folder)
+    assert running.wait()
+    yield running
+    running.kill()
+
+
+@pytest.fixture
+def room(server, request):
+    name = f"room-{abs(hash(request.node.name)) % 10**6}"
+    with Client(server.url) as client:
+        yield client.create(name)
+
+
+@pytest.fixture
+def open_page(browser, server, room):
+    contexts, faults = [], []
+
+    def open_one(**options):
+        context = browser.new_context(viewport=options.pop("viewport", {"width": 1400, "height": 1000}), **options)
+        context.set_default_timeout(20_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("request", lambda asked: None if asked.url.startswith((server.url, "blob:", "data:"))
+                else faults.append(asked.url))  # fmt: skip
+        page.goto(f"{server.url}/#collection={room.name}")
+        expect(page.locator("#state")).to_have_text("live")
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+def shot(page, name):
+    """Pictures to look at, where ARMILLARY_SCREENSHOTS names a folder."""
+    folder = os.environ.get("ARMILLARY_SCREENSHOTS")
+    if folder:
+        page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True)
+
+
+def test_a_new_id_is_seen_within_a_tenth_of_a_second(open_page, room):
+    page = open_page()
+    X = people(12, 4)
+    ids = room.add(X[:1]).tolist()
+    expect(page.locator("#ids li")).to_have_count(1)
+    # the time from the answer's event on the wire to the line on the page, by the page's own clock
+    page.evaluate(
+        """() => { window.seen = []; new MutationObserver((all) => all.forEach((one) => one.addedNodes.forEach((line) =>
+             window.seen.push([Number(line.dataset.id), Date.now()])))).observe(document.getElementById('ids'),
+             { childList: true }); }"""
+    )
+    ids += room.add(X[1:]).tolist()
+    expect(page.locator("#ids li")).to_have_count(4)
+    born = {event["id"]: event["at"] for event in room.events() if event["kind"] == "born"}
+    delays = [at / 1000.0 - born[number] for number, at in page.evaluate("window.seen")]
+    assert sorted(set(ids)) == [0, 1, 2, 3]
+    assert len(delays) == 3
+    assert min(delays) >= -0.005
+    assert np.median(delays) < float(os.environ.get("ARMILLARY_PAGE_SECONDS", "1.0")), delays
+
+
+def test_naming_merging_and_undo(open_page, room):
+    X = people(80, 4)
+    room.add(X)
+    page = open_page()
+    page.locator("#ids li[data-id='2'] button").click()
+    expect(page.locator("#one-title")).to_have_text("Id · #2")
+    page.locator("#name").fill("Ann Example")
+    page.locator("#naming button").click()
+    expect(page.locator("#one-title")).to_have_text("Ann Example · #2")
+    expect(page.locator("#ids li[data-id='2'] .who")).to_have_text("Ann Example · #2")
+    page.locator("#merge-with").fill("3")
+    page.locator("#merging button").click()
+    expect(page.locator("#ids li")).to_have_count(3)
+    expect(page.locator("#facts")).to_contain_text("#2, #3")
+    page.locator("#undo").click()
+    expect(page.locator("#ids li")).to_have_count(4)
+    shot(page, "wide")
+    page.locator("#ids li[data-id='1'] button").drag_to(page.locator("#ids li[data-id='0'] button"))
+    expect(page.locator("#ids li")).to_have_count(3)
+    expect(page.locator("#events")).to_contain_text("went into")
+    assert room.current([1]).tolist() == [0]
+    page.locator("#forget").click()
+    page.locator("#sure button[value='yes']").click()
+    expect(page.locator("#one-title")).to_have_text("#0 was forgotten")
+    assert room.current([0, 1, 2]).tolist() == [-1, -1, 2]
+
+
+def test_hostile_words_are_only_words(open_page, room):
+    room.add(people(20, 2))
+    room.name_id(0, HOSTILE)
+    room.set_meta(0, {"text": HOSTILE, HOSTILE: 1})
+    page = open_page()
+    page.locator("#ids li[data-id='0'] button").click()
+    expect(page.locator("#meta")).to_contain_text("onerror")
+    expect(page.locator("#one-title")).to_contain_text("<img src=x")
+    page.wait_for_timeout(300)
+    assert page.title() == "Armillary: identities"
+    assert page.locator("main img[src='x']").count() == 0
+
+
+def test_keyboard_dark_and_narrow(open_page, room):
+    room.add(people(60, 5))
+    page = open_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
+    expect(page.locator("#ids li")).to_have_count(5)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.locator("#ids li[data-id='4'] button").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#one-title")).to_have_text("Id · #4")
+    page.locator("#name").focus()
+    page.keyboard.type("By keys")
+    page.keyboard.press("Enter")
+    expect(page.locator("#one-title")).to_have_text("By keys · #4")
+    before = page.evaluate("document.getElementById('map').toDataURL()")
+    page.locator("#map").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.getElementById('map').toDataURL()") != before
+    shot(page, "narrow-dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 29)"
+
+
+def test_the_page_goes_on_after_the_server_was_killed(open_page, room, server):
+    X = people(60, 3)
+    room.add(X[:30])
+    page = open_page()
+    expect(page.locator("#ids li")).to_have_count(3)
+    server.kill()
+    expect(page.locator("#state")).to_have_text("connecting again")
+    server.start()
+    assert server.wait()
+    expect(page.locator("#state")).to_have_text("live", timeout=30_000)
+    fresh = people(10, 1, seed=9)
+    assert room.add(X[30:]).tolist() == Links().fit_predict(X)[30:].tolist()
+    room.add(fresh)
+    expect(page.locator("#ids li")).to_have_count(4)

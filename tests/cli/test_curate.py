@@ -1,0 +1,66 @@
+"""`armillary curate`: a folder with everything in it, a page to look at, and sentences."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from tests.making import units
+
+from armillary import load
+
+
+@pytest.fixture
+def rows(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = units(rng, 700, 20).astype(np.float32)
+    rows[500:] = rows[:200] + 0.02 * rng.standard_normal((200, 20))
+    np.save(tmp_path / "rows.npy", rows)
+    (tmp_path / "texts.txt").write_text("".join(f"row {n} <b>\n" for n in range(700)))
+    return rows
+
+
+def test_a_folder_with_all_that_was_found(cli, rows, tmp_path):
+    options = "--levels 3,15 --sample-size 60 --texts texts.txt --threshold 0.9 --layout faiss --layout pgvector"
+    done = cli("curate", "rows.npy", *options.split())
+    assert done.code == 0, done.err
+    folder = tmp_path / "rows-curated"
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        "rows.parquet", "sample.npy", "model.safetensors", "summary.json", "report.html", "layout-faiss",
+        "layout-pgvector",
+    }  # fmt: skip
+    assert "200 rows of 700 (28.6%) within cosine 0.9 of a row that is kept" in done.out
+    assert "60 rows chosen evenly" in done.out
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["duplicates"]["removed"] == 200
+    assert summary["levels"] == [3, 15]
+    table = pq.read_table(folder / "rows.parquet")
+    assert table.num_rows == 700
+    np.testing.assert_array_equal(table["kept_row"].to_numpy()[500:], np.arange(200))
+    np.testing.assert_array_equal(np.load(folder / "layout-faiss" / "ids.npy").sum(), 700 * 699 // 2)
+    page = (folder / "report.html").read_text()
+    assert "200 (28.6" in page
+    assert "row 3 &lt;b&gt;" in page or "row 0 &lt;b&gt;" in page
+    assert "<script" not in page
+    assert load(folder / "model.safetensors").n_clusters_ == 15
+
+
+def test_the_number_of_clusters_follows_the_rows(cli, rows, tmp_path):
+    done = cli("curate", "rows.npy", "--json", "--no-report", "-o", "out")
+    found = done.data
+    assert found["levels"] == [2, 26]
+    assert found["folder"] == "out"
+    assert not (tmp_path / "out" / "report.html").exists()
+
+
+def test_sentences(cli, rows):
+    for options, sentence in (
+        (["--levels", "a,b"], "--levels must be numbers of clusters from coarse to fine, e.g. 100,1000; got 'a,b'."),
+        (["--levels", "9,3"], "`n_clusters` of HierarchicalSphericalKMeans must rise from coarse to fine"),
+        (["--layout", "milvus"], "--layout must be one of faiss, lance, pgvector; got 'milvus'."),
+        (["--keep", "last"], "`keep` of curate must be one of 'first', 'central'; got 'last'."),
+    ):
+        done = cli("curate", "rows.npy", *options)
+        assert done.code == 2
+        assert sentence in done.sentence

@@ -1,0 +1,158 @@
+"""Kernels compiled for cards that are not here: signatures, configurations, and what the machine code holds."""
+
+import re
+import subprocess
+
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import get_ptxas
+from triton.compiler import ASTSource, compile
+
+from armillary.kernels.gpu import choose, draws, exact, soft, sums
+
+_DESC = ("tensordesc<fp16[128,{0}]>",) * 2
+_BESIDE = ["*fp32", "*fp32", "*i8", "*i32", "*fp32", "*i32", "*i32", "i32", "i32"]
+_FLAGS = {"HAS_FLOOR": True, "HAS_RIVALS": True, "ROWS": 128, "TILE": 128}
+_F, _D, _I, _L = "*fp32", "*fp64", "*i32", "*i64"
+
+# name: kernel, types of its arguments in order, constants, options; those by descriptors are for Hopper and later
+DESCRIBED = {
+    "filter_flat": (
+        choose.filter_flat,
+        [*(each.format(64) for each in _DESC), *_BESIDE, "i32", "i32", _F],
+        {**_FLAGS, "DEEP": 64},
+        {"num_warps": 4, "num_stages": 2},
+    ),
+    "filter_resident": (
+        choose.filter_resident,
+        [*(each.format(128) for each in _DESC), *_BESIDE, "i32", _F],
+        {**_FLAGS, "DEEP": 128},
+        {"num_warps": 4, "num_stages": 1},
+    ),
+}
+PLAIN = {
+    "filter_pointers": (
+        choose.filter_pointers,
+        ["*fp16", "*fp16", *_BESIDE, "i32", "i32", "i32", _F],
+        {**_FLAGS, "DEEP": 64},
+        {"num_warps": 8, "num_stages": 3},
+    ),
+    "list_pairs": (
+        choose.list_pairs,
+        ["*fp16", "*fp16", _F, _F, _F, _I, _I, _I, _I, "i32", "i32", "i32", "i32", "i32", _F, "i32", "i32"],
+        {"ROWS": 128, "TILE": 128, "DEEP": 64},
+        {"num_warps": 8, "num_stages": 3},
+    ),
+    "score_pairs": (
+        choose.score_pairs,
+        [_F, _D, _D, _I, _I, _I, _I, _L, _L, "i32", "i32", "i32"],
+        {"BLOCK": 64},
+        {"num_warps": 2, "enable_fp_fusion": False},
+    ),
+    "name_pairs": (choose.name_pairs, [_I, _I, _I, _L, _L, _I, "i32"], {"BLOCK": 128}, {}),
+    "settle": (
+        choose.settle,
+        [_I, _I, _L, _I, "*i8", _I, "i64", "i32", "i32", "i32"],
+        {"HAS_RIVALS": True, "BLOCK": 128},
+        {},
+    ),
+    "record": (choose.record, [_I, _I, _I, _I, _I, "i32", "i32", "i32"], {"HAS_LIST": True, "BLOCK": 1024}, {}),
+    "squares": (
+        exact.squares,
+        [_F, _D, "i32", "i32", "i32"],
+        {"BLOCK": 256, "AHEAD": 8},
+        {"enable_fp_fusion": False},
+    ),
+    "roots": (exact.roots, [_D, _D, "i32"], {"BLOCK": 256}, {}),
+    "own_scores": (
+        exact.own_scores,
+        [_F, _D, _D, _I, _D, "i32", "i32", "i32"],
+        {"BLOCK": 256, "AHEAD": 8},
+        {"enable_fp_fusion": False},
+    ),
+    "table": (
+        exact.table,
+        [_F, _D, _D, _D, "i32", "i32", "i32", "i32"],
+        {"ROWS": 64, "CLUSTERS": 64},
+        {"num_warps": 8, "enable_fp_fusion": False},
+    ),
+    "best": (
+        exact.best,
+        [_F, _D, _D, "*i8", _I, _D, "i32", "i32", "i32", "i32", "i32"],
+        {"HAS_RIVALS": True, "ROWS": 64, "CLUSTERS": 64},
+        {"num_warps": 8, "enable_fp_fusion": False},
+    ),
+    "lane_scores": (
+        exact.lane_scores,
+        [_F, _F, _F, _F, "i32", "i32", "i32", "i32"],
+        {"HAS_OFFSETS": True, "BLOCK": 128, "LANES": 16},
+        {"enable_fp_fusion": False},
+    ),
+    "narrow": (
+        exact.narrow,
+        [_F, _D, _D, "*i8", _I, _D, "i32", "i32", "i32"],
+        {"N_FEATURES": 3, "HAS_RIVALS": True, "BLOCK": 256},
+        {"enable_fp_fusion": False},
+    ),
+    "add_sorted": (
+        sums.add_sorted,
+        [_F, _D, _I, _I, _L, _L, _D, "i32", "i32", "i32"],
+        {"HAS_WEIGHTS": True, "TOGETHER": 512, "ROWS": 4, "COLUMNS": 128},
+        {"num_warps": 2, "enable_fp_fusion": False},
+    ),
+    "ends": (sums.ends, [_I, _L, _L, "i32", "i32", "i32"], {"BLOCK": 1024}, {}),
+    "count": (sums.count, [_I, _I, "i32", "i32"], {"BLOCK": 1024}, {}),
+    "deal": (sums.deal, [_I, _I, _I, _I, "i32", "i32"], {"BLOCK": 1024}, {}),
+    "add_moved": (
+        sums.add_moved,
+        [_F, _D, _I, _I, _I, _L, _L, _I, _D, "i32", "i32"],
+        {"HAS_WEIGHTS": True, "ROWS": 8, "COLUMNS": 128},
+        {"enable_fp_fusion": False},
+    ),
+    "add_narrow": (
+        sums.add_narrow,
+        [_F, _D, _I, _L, _D, "i32", "i32", "i32"],
+        {"N_FEATURES": 3, "HAS_WEIGHTS": True, "BLOCK": 256},
+        {"enable_fp_fusion": False},
+    ),
+    "softmax": (
+        soft.softmax,
+        [_F, _F, _F, "*fp16", "*fp16", _D, _F, "i32"],
+        {"HAS_WEIGHTS": True, "BLOCK": 1024, "SMALL": 2048.0},
+        {},
+    ),
+    "halve": (
+        soft.halve,
+        [_F, "*fp16", _F, "i32", "i32", "i32", "i32"],
+        {"ROWS": 16, "COLUMNS": 128},
+        {"enable_fp_fusion": False},
+    ),
+    "uniforms": (draws.uniforms, [_D, _L, "i64", "i32"], {"BLOCK": 256}, {}),
+}
+
+
+def build(entry, capability):
+    """One kernel compiled for one card."""
+    kernel, types, constants, options = entry
+    names = [parameter.name for parameter in kernel.params if not parameter.is_constexpr]
+    assert len(names) == len(types), (kernel.__name__, names, types)
+    signature = dict(zip(names, types, strict=True)) | dict.fromkeys(constants, "constexpr")
+    aligned = {
+        (place,): [["tt.divisibility", 16]]
+        for place, parameter in enumerate(kernel.params)
+        if signature[parameter.name].startswith("*") or parameter.name in ("width", "row_stride", "n_features")
+    }
+    source = ASTSource(kernel, signature, constexprs=constants, attrs=aligned)
+    return compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+
+
+def resources(compiled, capability, folder):
+    """Registers and bytes of spills, by the assembler that triton brings."""
+    path = folder / "kernel.ptx"
+    path.write_text(compiled.asm["ptx"])
+    card = f"sm_{capability}{'a' if capability >= 90 else ''}"
+    call = [get_ptxas(capability).path, "-v", f"--gpu-name={card}", path, "-o", folder / "kernel.cubin"]
+    if ".target" in compiled.asm["ptx"] and "--fmad" not in call:
+        call.insert(1, "--fmad=false" if ".contract" not in compiled.asm["ptx"] else "--fmad=true")
+    said = subprocess.run([str(word) for word in call], capture_output=True, text=True, check=True).stderr
+    spills = sum(int(number) for number in re.findall(r"(\d+) bytes spill", said))
+    return int(re.search(r"Used (\d+) registers", said)[1]), spills

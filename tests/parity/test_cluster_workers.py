@@ -1,0 +1,238 @@
+"""Dask and Ray: their objects as X, their workers lost, and model files with the bytes of rows in memory."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from tests.parity.test_workers import MODELS, N_ROWS, file_of, files, rows, shards  # noqa: F401
+
+from armillary import SphericalKMeans, VonMisesFisherMixture, open_rows
+from armillary.engines.executors import WorkersLostError
+from armillary.engines.ray import RayStation
+from armillary.engines.select import engine
+from armillary.exceptions import InputError, InputTypeError, RowError
+from armillary.persistence import Checkpoint
+
+LOOPBACK = "127.0.0.1:0"
+pytestmark = [pytest.mark.filterwarnings("ignore:.*used all"), pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+
+@pytest.fixture(scope="module")
+def dask_array():
+    pytest.importorskip("distributed", reason="needs the extra dask")
+    return pytest.importorskip("dask.array", reason="needs the extra dask")
+
+
+@pytest.fixture(scope="module")
+def client(dask_array):
+    """Three workers within this process."""
+    import distributed
+
+    with (
+        distributed.LocalCluster(
+            n_workers=3,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address=LOOPBACK,
+            protocol="inproc",
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+# five partitionings of rows, and of columns
+CHUNKS = [(N_ROWS, 48), (1, 48), (4000, 48), ((100, 200, 300, N_ROWS - 600), 20), (1000, (1, 47))]
+
+
+@pytest.mark.parametrize("name", ["k-means", "DP", "mixture"])
+def test_dask_arrays_of_any_chunks_have_the_bytes_of_memory(name, client, dask_array, rows, files, tmp_path):  # noqa: F811
+    for chunks in CHUNKS[2:4] if name == "k-means" else CHUNKS[3:4]:
+        model = MODELS[name]().fit(dask_array.from_array(rows, chunks=chunks))
+        assert file_of(model, tmp_path) == files[name]
+        assert model.device_ == "dask"
+        assert engine("dask").traffic.n_lost == 0
+
+
+def test_dask_frames_with_lists_and_with_numbers(client, rows, tmp_path):  # noqa: F811
+    import dask
+    import dask.dataframe as dd
+    import pandas as pd
+
+    few = rows[::8]
+    plain = SphericalKMeans(5, init=few[:5], max_iter=3).fit(few)
+    with dask.config.set({"dataframe.convert-string": False}):
+        frame = dd.from_pandas(pd.DataFrame({"text": ["a"] * len(few), "vector": list(few)}), npartitions=4)
+        model = SphericalKMeans(5, init=few[:5], max_iter=3).fit(frame[["vector"]])
+        assert file_of(model, tmp_path) == file_of(plain, tmp_path)
+        assert model.n_features_in_ == 48
+        np.testing.assert_array_equal(model.predict(frame["vector"]), model.labels_)
+        with pytest.raises(InputTypeError, match="must be a dataframe with one column of lists, or of numbers alone"):
+            SphericalKMeans(2).fit(frame[["text"]])
+        numbers = dd.from_pandas(pd.DataFrame(few), npartitions=3)
+        np.testing.assert_array_equal(model.predict(numbers), model.labels_)
+
+
+def test_dask_works_on_files_and_on_weights(client, dask_array, rows, tmp_path):  # noqa: F811
+    folder = shards(rows, [5000], tmp_path / "rows")
+    weights = np.random.default_rng(0).gamma(1.0, size=N_ROWS)
+    made = SphericalKMeans(9, init=rows[:9], max_iter=3).fit(rows, sample_weight=weights)
+    given = dask_array.from_array(weights, chunks=1000)
+    for X, sample_weight in (
+        (open_rows(folder, n_workers="dask"), weights),
+        (dask_array.from_array(rows, chunks=(3000, 48)), given),
+    ):
+        found = SphericalKMeans(9, init=rows[:9], max_iter=3).fit(X, sample_weight=sample_weight)
+        assert file_of(found, tmp_path) == file_of(made, tmp_path)
+
+
+def listening():
+    """Where this process listens."""
+    import psutil
+
+    found = psutil.Process().net_connections(kind="inet")
+    return {f"{one.laddr.ip}:{one.laddr.port}" for one in found if one.status == psutil.CONN_LISTEN}
+
+
+def test_without_a_client_a_worker_in_this_process_serves(dask_array, rows, tmp_path, monkeypatch):  # noqa: F811
+    import distributed
+
+    def none():
+        raise ValueError
+
+    monkeypatch.setattr(distributed, "get_client", none)
+    small, places, there = rows[:1000], set(), listening()
+    model = VonMisesFisherMixture(3, init=small[:3], max_iter=3, callbacks=lambda _: places.update(listening()))
+    model.fit(dask_array.from_array(small, chunks=(300, 48)))
+    wanted = VonMisesFisherMixture(3, init=small[:3], max_iter=3).fit(small)
+    assert file_of(model, tmp_path) == file_of(wanted, tmp_path)
+    assert {place.rpartition(":")[0] for place in places - there} == {"127.0.0.1"}
+    assert listening() == there
+
+
+def test_what_dask_cannot_give_is_said(client, dask_array, rows):  # noqa: F811
+    import dask
+
+    with pytest.raises(InputTypeError, match="must be a Dask array with two dimensions"):
+        SphericalKMeans(2).fit(dask_array.from_array(rows, chunks=5000)[:, 0])
+    with pytest.raises(InputTypeError, match="must be a Dask array or a Dask dataframe"):
+        SphericalKMeans(2).fit(dask.delayed(rows))
+    with pytest.raises(InputError, match="must be in memory here"):
+        SphericalKMeans(2, missing="flag").fit(dask_array.from_array(rows, chunks=5000))
+    bad = rows.copy()
+    bad[9999] = np.nan
+    with pytest.raises(RowError, match="Row 9999 of X"):
+        SphericalKMeans(2, init=rows[:2]).fit(dask_array.from_array(bad, chunks=5000))
+
+
+class KillDaskWorker:
+    """Kill a worker at the second step."""
+
+    def __init__(self, client):
+        self.pids, self.is_done = list(client.run(os.getpid).values()), False
+
+    def __call__(self, event):
+        if event.kind == "step" and event.step == 2 and not self.is_done:
+            self.is_done = True
+            os.kill(self.pids[0], signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_workers", [1, 2, 4, 7])
+def test_dask_workers_of_which_one_is_killed(n_workers, dask_array, rows, files, tmp_path):  # noqa: F811
+    import distributed
+
+    with (
+        distributed.LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, dashboard_address=LOOPBACK, host="127.0.0.1"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        for name, chunks in zip(("k-means", "DP", "mixture"), CHUNKS[2:], strict=True):
+            killer = KillDaskWorker(client)
+            model = MODELS[name]().set_params(callbacks=killer).fit(dask_array.from_array(rows, chunks=chunks))
+            assert killer.is_done
+            assert file_of(model, tmp_path) == files[name]
+            assert engine("dask").traffic.n_lost > 0
+            client.wait_for_workers(n_workers)
+
+
+def test_a_lost_scheduler_leaves_a_checkpoint(dask_array, rows, tmp_path):  # noqa: F811
+    import distributed
+
+    kept = Checkpoint(tmp_path / "fit.checkpoint")
+    few = rows[::8]
+    array = dask_array.from_array(few, chunks=(500, 48))
+
+    def fit(*callbacks):
+        model = SphericalKMeans(5, init=few[:5], max_iter=4, tol=0.0, random_state=0, callbacks=callbacks)
+        return model.fit(array)
+
+    def lose(event):
+        if event.kind == "step" and event.step == 2:
+            client.close()  # what a client does that has lost its scheduler
+
+    def cluster():
+        return distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=LOOPBACK, protocol="inproc"
+        )
+
+    sentence = pytest.raises(WorkersLostError, match="The scheduler of Dask must stay")
+    with cluster() as lost, distributed.Client(lost) as client, sentence:
+        fit(kept, lose)
+    with cluster() as another, distributed.Client(another):
+        model = fit(kept)
+    assert file_of(model, tmp_path) == file_of(fit_here(few), tmp_path)
+
+
+def fit_here(few):
+    return SphericalKMeans(5, init=few[:5], max_iter=4, tol=0.0, random_state=0).fit(few)
+
+
+# ------------------------------------------------------------------------------------------------------------- Ray
+
+
+@pytest.fixture(scope="module")
+def ray():
+    found = pytest.importorskip("ray", reason="needs the extra ray")
+    found.init(num_cpus=2, _node_ip_address="127.0.0.1", include_dashboard=False, log_to_driver=False)
+    yield found
+    found.shutdown()
+
+
+class KillActor:
+    """Kill the actor that was asked last, at the second step."""
+
+    def __init__(self, monkeypatch):
+        self.station, self.is_done = None, False
+        ask = RayStation.ask
+
+        def noted(station, message):
+            self.station = station
+            return ask(station, message)
+
+        monkeypatch.setattr(RayStation, "ask", noted)
+
+    def __call__(self, event):
+        if event.kind == "step" and event.step == 2 and not self.is_done:
+            import ray
+
+            self.is_done = True
+            ray.kill(self.station.actor)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_ray_has_the_bytes_of_memory_though_an_actor_is_killed(ray, rows, files, tmp_path, monkeypatch):  # noqa: F811
+    folder = shards(rows, [5000], tmp_path / "rows")
+    for name in ("k-means", "DP", "mixture"):
+        killer = KillActor(monkeypatch)
+        model = MODELS[name]().set_params(callbacks=killer).fit(open_rows(folder, n_workers="ray"))
+        assert killer.is_done
+        assert engine("workers").traffic.n_lost == 1
+        assert file_of(model, tmp_path) == files[name]
+    model = MODELS["k-means"]().fit(ray.data.from_numpy(rows))
+    assert file_of(model, tmp_path) == files["k-means"]
+    assert model.device_ == "ray"

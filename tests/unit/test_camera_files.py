@@ -1,0 +1,144 @@
+"""Cameras and poses from files of Open3D, ROS, ScanNet and TUM."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from armillary.exceptions import InputError
+from armillary.vision import Camera, open_poses
+from armillary.vision.camera import PRESETS
+from armillary.vision.camera_files import turns_between
+
+EXPECTED = Camera(600.0, 601.0, 320.5, 240.25, 640, 480)
+COLUMNS = [600.0, 0.0, 0.0, 0.0, 601.0, 0.0, 320.5, 240.25, 1.0]
+K = [600.0, 0.0, 320.5, 0.0, 601.0, 240.25, 0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("info.json", json.dumps({"width": 640, "height": 480, "K": K, "D": [0, 0, 0, 0, 0]})),
+        ("info.yaml", f"image_width: 640\nimage_height: 480\ncamera_matrix:\n  rows: 3\n  cols: 3\n  data: {K}\n"),
+        ("info.yml", f"header:\n  frame_id: a\nheight: 480\nwidth: 640\nk: {K}\n"),
+        (
+            "scene.txt",
+            "depthHeight = 480\ndepthWidth = 640\nfx_depth = 600\nfy_depth=601\nmx_depth = 320.5\nmy_depth = 240.25\n",
+        ),
+        ("open3d.json", json.dumps({"width": 640, "height": 480, "intrinsic_matrix": COLUMNS})),
+    ],
+)
+def test_files_that_tell_their_size(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    assert Camera.from_file(tmp_path / name) == EXPECTED
+
+
+@pytest.mark.parametrize("text", ["600 601 320.5 240.25", "600 0 320.5 0\n0 601 240.25 0\n0 0 1 0\n0 0 0 1\n"])
+def test_text_without_a_size_needs_one(tmp_path, text):
+    (tmp_path / "intrinsic.txt").write_text(text)
+    assert Camera.from_file(tmp_path / "intrinsic.txt", size=(640, 480)) == EXPECTED
+    with pytest.raises(InputError, match="lacks width, height"):
+        Camera.from_file(tmp_path / "intrinsic.txt")
+
+
+def test_distortion_is_told_and_not_undone(tmp_path):
+    (tmp_path / "info.json").write_text(json.dumps({"width": 640, "height": 480, "K": K, "D": [0.1, 0, 0, 0, 0]}))
+    with pytest.warns(UserWarning, match="tells of distortion, which is not undone here"):
+        assert Camera.from_file(tmp_path / "info.json") == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("a.yaml", "a: [1, 2", "needs YAML"),
+        ("a.txt", "no camera", "ScanNet's lines"),
+        ("a.json", json.dumps({"width": 1, "height": 1, "K": [1, 2]}), "must be nine numbers, row by row"),
+    ],
+)
+def test_files_that_hold_none(tmp_path, name, text, sentence):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=sentence):
+        Camera.from_file(tmp_path / name)
+
+
+def test_presets_are_cameras_with_a_sensor():
+    for name in PRESETS:
+        camera = Camera.preset(name)
+        assert camera.sensor is not None
+        assert 0.3 < camera.width / camera.fx < 2.0
+    assert Camera.preset("kinect") == Camera.kinect()
+    scaled = Camera.preset("realsense_d455").scaled(0.5)
+    assert scaled.sensor == Camera.preset("realsense_d455").sensor
+
+
+# ----------------------------------------------------------------------------------------------------------- poses
+
+
+@pytest.fixture
+def poses():
+    found = np.tile(np.eye(4), (12, 1, 1))
+    found[:, :3, :3] = Rotation.from_rotvec(0.1 * np.arange(12)[:, None] * [0.0, 1.0, 0.0]).as_matrix()
+    found[:, :3, 3] = np.arange(36).reshape(12, 3)
+    return found
+
+
+def test_a_folder_of_matrices_in_natural_order(tmp_path, poses):
+    for number, pose in enumerate(poses):
+        np.savetxt(tmp_path / f"{number}.txt", pose)
+    np.testing.assert_allclose(open_poses(tmp_path), poses, atol=1e-9)
+
+
+def test_poses_of_few_digits_are_made_rotations_with_one_note(tmp_path, poses):
+    np.save(tmp_path / "poses.npy", np.round(poses, 3).astype(np.float32))
+    with pytest.warns(UserWarning, match=r"rotations of \d+ of 12 poses .* have few digits") as heard:
+        found = open_poses(tmp_path / "poses.npy")
+    assert len(heard) == 1
+    turns = found[:, :3, :3]
+    np.testing.assert_allclose(turns @ np.swapaxes(turns, 1, 2), np.tile(np.eye(3), (12, 1, 1)), atol=1e-12)
+    np.testing.assert_allclose(turns, poses[:, :3, :3], atol=1e-3)
+
+
+def test_a_trajectory_is_taken_at_the_times_of_frames(tmp_path, poses):
+    quats = Rotation.from_matrix(poses[:, :3, :3]).as_quat()
+    lines = [f"{10 + number} {' '.join(map(str, pose[:3, 3]))} {' '.join(map(str, quat))}" for number, (pose, quat) in
+             enumerate(zip(poses, quats, strict=True))]  # fmt: skip
+    (tmp_path / "groundtruth.txt").write_text("# time tx ty tz qx qy qz qw\n" + "\n".join(lines))
+    np.testing.assert_allclose(open_poses(tmp_path / "groundtruth.txt"), poses, atol=1e-9)
+    found = open_poses(tmp_path / "groundtruth.txt", (12.4, 19.6))
+    np.testing.assert_allclose(found, poses[[2, 10]], atol=1e-9)
+
+
+def test_turns_between_poses_take_directions_along(poses):
+    turns = turns_between(poses)
+    assert turns[0] is None
+    world = np.array([0.0, 0.0, 1.0])
+    np.testing.assert_allclose(turns[4] @ (poses[3, :3, :3].T @ world), poses[4, :3, :3].T @ world, atol=1e-12)
+    lost = poses.copy()
+    lost[5] = -math.inf
+    lost[5][np.isinf(lost[5])] = np.nan
+    assert [turn is None for turn in turns_between(lost)][4:8] == [False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("a.txt", "1 2 3", "needs lines 'timestamp tx ty tz qx qy qz qw'"),
+        ("a.npy", "x", "cannot read"),
+        ("missing", None, "is not there"),
+    ],
+)
+def test_poses_that_are_none(tmp_path, name, text, sentence):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=sentence):
+        open_poses(tmp_path / name)
+
+
+def test_a_pose_that_is_no_rotation_is_refused(tmp_path):
+    np.save(tmp_path / "poses.npy", np.tile(2.0 * np.eye(4), (2, 1, 1)))
+    with pytest.raises(InputError, match=r"`rotation` of pose 0 in"):
+        open_poses(tmp_path / "poses.npy")

@@ -1,0 +1,86 @@
+"""Cores: no more than a container lets a process use, and none counted twice."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from armillary import cores
+from armillary.workers import thread_count
+
+
+def made(root, files):
+    for name, text in files.items():
+        place = root / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    return root
+
+
+V2 = "proc/self/cgroup"
+TOP = "sys/fs/cgroup"
+CASES = {
+    "no files": ({}, None),
+    "v2, no limit": ({V2: "0::/user\n", f"{TOP}/user/cpu.max": "max 100000\n"}, None),
+    "v2, two cores": ({V2: "0::/user\n", f"{TOP}/user/cpu.max": "200000 100000\n"}, 2.0),
+    "v2, in a container": ({V2: "0::/\n", f"{TOP}/cpu.max": "150000 100000\n"}, 1.5),
+    "v2, a group above has less": (
+        {V2: "0::/pod/job\n", f"{TOP}/pod/cpu.max": "100000 100000\n", f"{TOP}/pod/job/cpu.max": "400000 100000\n"},
+        1.0,
+    ),
+    "v2, named as outside": ({V2: "0::/../other\n", f"{TOP}/cpu.max": "300000 100000\n"}, 3.0),
+    "v2 beside v1": ({V2: "0::/job\n", f"{TOP}/unified/job/cpu.max": "50000 100000\n"}, 0.5),
+    "v1": (
+        {
+            V2: "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n",
+            f"{TOP}/cpu,cpuacct/docker/abc/cpu.cfs_quota_us": "250000\n",
+            f"{TOP}/cpu,cpuacct/docker/abc/cpu.cfs_period_us": "100000\n",
+        },
+        2.5,
+    ),
+    "v1, in a container": (
+        {
+            V2: "3:cpuacct,cpu:/docker/abc\n",
+            f"{TOP}/cpu/cpu.cfs_quota_us": "50000\n",
+            f"{TOP}/cpu/cpu.cfs_period_us": "50000\n",
+        },
+        1.0,
+    ),
+    "v1, no limit": (
+        {V2: "3:cpu:/\n", f"{TOP}/cpu/cpu.cfs_quota_us": "-1\n", f"{TOP}/cpu/cpu.cfs_period_us": "100000\n"},
+        None,
+    ),
+    "nonsense": ({V2: "what\n1:cpu\n0::relative\n0::/a\n", f"{TOP}/a/cpu.max": "many 0\n"}, None),
+    "no period": ({V2: "0::/a\n", f"{TOP}/a/cpu.max": "1000 0\n"}, None),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_quota_of_control_groups(tmp_path, case):
+    files, expected = CASES[case]
+    assert cores.cpu_quota(made(tmp_path, files)) == expected
+
+
+def test_hyperthreads_of_a_core_count_once(tmp_path):
+    files = {
+        f"sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list": f"{number % 4},{number % 4 + 4}\n"
+        for number in range(8)
+    }
+    root = made(tmp_path, files)
+    assert cores.physical_cores(frozenset(range(8)), root) == 4
+    assert cores.physical_cores(frozenset({0, 4}), root) == 1
+    assert cores.physical_cores(frozenset({0, 1, 4}), root) == 2
+    assert cores.physical_cores(frozenset({0, 90, 91}), root) == 3  # nothing is known of two of them
+
+
+@pytest.mark.parametrize(("quota", "expected"), [(None, 64), (2.0, 2), (1.2, 2), (0.3, 1), (100.0, 64)])
+def test_default_threads_obey_the_container(monkeypatch, quota, expected):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(1000, 1064)), raising=False)
+    monkeypatch.setattr(cores, "cpu_quota", lambda: quota)
+    assert thread_count(None, "Model") == expected
+    assert thread_count(64, "Model") == 64  # what is asked for is taken
+
+
+def test_here_there_is_at_least_one():
+    assert cores.usable_cores() >= 1

@@ -1,0 +1,571 @@
+"""Rows on disk: what is read, in which order, with which sentences."""
+
+import itertools
+import json
+import os
+import pickle
+import threading
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+
+from armillary import DDPvMFMeans, DirichletProcessMixture, DPvMFMeans, Links, SphericalKMeans, choose_model, open_rows
+from armillary.exceptions import InputError, RowError
+from armillary.points import as_points
+from armillary.sources import memory
+from armillary.sources.ahead import Ahead
+from armillary.sources.parquet_pages import PagedShard
+from armillary.sources.shards import PlainShard
+from armillary.sources.tables import DecodedShard, PiecedShard
+
+N, D = 3000, 6
+
+
+def given(dtype="f2", n=N, seed=0):
+    values = np.random.default_rng(seed).normal(scale=30.0, size=(n, D))
+    return values.astype(dtype)
+
+
+def lists(X, kind="fixed"):
+    flat = pa.array(X.ravel())
+    if kind == "fixed":
+        return pa.FixedSizeListArray.from_arrays(flat, X.shape[1])
+    offsets = np.arange(len(X) + 1) * X.shape[1]
+    made = pa.ListArray if kind == "list" else pa.LargeListArray
+    return made.from_arrays(pa.array(offsets, pa.int32() if kind == "list" else pa.int64()), flat)
+
+
+def write_arrow(path, table, *, is_stream=False, compression=None, rows=257):
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    new = pa.ipc.new_stream if is_stream else pa.ipc.new_file
+    with new(str(path), table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=rows)
+
+
+def write_saved_dataset(folder, X, n_files=2):
+    """As HuggingFace's save_to_disk writes it."""
+    folder.mkdir()
+    names = [f"data-{k:05}-of-{n_files:05}.arrow" for k in range(n_files)]
+    for name, part in zip(names, np.array_split(X, n_files), strict=True):
+        table = pa.table({"text": ["a"] * len(part), "embedding": lists(part, "list")})
+        write_arrow(folder / name, table, is_stream=True, rows=100)
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": name} for name in names]}))
+    (folder / "dataset_info.json").write_text(json.dumps({"features": {}}))
+
+
+def sentence(call, *arguments, kind=InputError, **options):
+    with pytest.raises(kind) as caught:
+        call(*arguments, **options)
+    return str(caught.value)
+
+
+def check_reading(rows, X):
+    """All rows, random ranges, random numbers, and in order by a reader of its own."""
+    draws = np.random.default_rng(0)
+    assert rows.shape == X.shape
+    assert len(rows) == len(X)
+    np.testing.assert_array_equal(rows[:], X)
+    for _ in range(5):
+        start, stop = sorted(draws.integers(0, len(X) + 1, 2))
+        np.testing.assert_array_equal(rows[start:stop], X[start:stop])
+    numbers = draws.integers(-len(X), len(X), 40)
+    np.testing.assert_array_equal(rows[numbers], X[numbers])
+    np.testing.assert_array_equal(rows[5], X[5])
+    place = rows.sequential()
+    edges = [0, *sorted(draws.integers(0, len(X), 6)), len(X)]
+    for start, stop in itertools.pairwise(edges):
+        out = np.empty((stop - start, X.shape[1]), X.dtype)
+        np.testing.assert_array_equal(place.read(start, stop, out), X[start:stop])
+
+
+# ------------------------------------------------------------------------------------------------------- formats
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", ">f4", "f8", "i1", "u2", "?"])
+def test_npy(tmp_path, dtype):
+    X = given("f4").astype(dtype)
+    np.save(tmp_path / "a.npy", X)
+    rows = open_rows(tmp_path / "a.npy")
+    assert rows.dtype == X.dtype
+    assert isinstance(rows.shards[0], PlainShard)
+    check_reading(rows, X)
+
+
+def test_npy_by_columns(tmp_path):
+    X = np.asfortranarray(given("f4"))
+    np.save(tmp_path / "a.npy", X)
+    check_reading(open_rows(tmp_path / "a.npy"), X)
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("kind", ["fixed", "list", "large"])
+def test_arrow(tmp_path, kind, is_stream, compression):
+    X = given()
+    table = pa.table({"id": np.arange(N), "vector": lists(X, kind)})
+    write_arrow(tmp_path / "a.arrow", table, is_stream=is_stream, compression=compression)
+    rows = open_rows(tmp_path / "a.arrow")
+    assert isinstance(rows.shards[0], DecodedShard if compression else PiecedShard)
+    check_reading(rows, X)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i4", "i1"])
+@pytest.mark.parametrize("kind", ["fixed", "list", "large"])
+def test_parquet(tmp_path, kind, dtype):
+    X = given("f4").astype(dtype)
+    table = pa.table({"id": np.arange(N), "vector": lists(X, kind)})
+    for form in (
+        {},
+        {"compression": "none", "use_dictionary": False},
+        {"compression": "none", "use_dictionary": False, "data_page_version": "2.0", "data_page_size": 999},
+        {"compression": "none", "use_dictionary": False, "data_page_size": 700, "write_batch_size": 13},
+    ):
+        pq.write_table(table, tmp_path / "a.parquet", row_group_size=700, **form)
+        rows = open_rows(tmp_path / "a.parquet")
+        assert isinstance(rows.shards[0], PagedShard if form and dtype != "i1" else DecodedShard)
+        check_reading(rows, X)
+        if form and dtype != "i1":
+            place = rows.sequential()
+            place.read(0, N, np.empty_like(X))
+            assert place._reader._decoded is None  # pyarrow was not needed
+
+
+@pytest.mark.parametrize("lengths", [[3, 3, 2, 4], [3, 3, 3, 0, 6], [6, 3, 3, 0]])
+def test_lists_of_parquet_pages_that_come_out_even_but_are_not(tmp_path, lengths):
+    values = [list(np.arange(1.0, length + 1)) for length in lengths]
+    table = pa.table({"v": pa.array(values, pa.list_(pa.float32()))})
+    pq.write_table(table, tmp_path / "a.parquet", compression="none", use_dictionary=False)
+    assert "lists of one length" in sentence(lambda: open_rows(tmp_path / "a.parquet")[:])
+
+
+def test_slices_of_a_table_are_read_from_their_first_row(tmp_path):
+    X = given()
+    table = pa.table({"vector": lists(X, "list")}).slice(100, 2000)
+    write_arrow(tmp_path / "a.arrow", table)
+    check_reading(open_rows(tmp_path / "a.arrow"), X[100:2100])
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather"])
+def test_columns_of_numbers(tmp_path, ending):
+    X = given("f4")
+    table = pa.table({"id": np.arange(N), "label": np.zeros(N), **{f"x{d}": X[:, d] for d in range(D)}})
+    if ending == "parquet":
+        pq.write_table(table, tmp_path / "a.parquet", row_group_size=500)
+    else:
+        write_arrow(tmp_path / "a.feather", table, compression="lz4")
+    check_reading(open_rows(tmp_path / f"a.{ending}"), X)
+
+
+def test_saved_datasets(tmp_path):
+    X = given()
+    write_saved_dataset(tmp_path / "set", X)
+    rows = open_rows(tmp_path / "set")
+    assert all(isinstance(shard, PiecedShard) for shard in rows.shards)
+    check_reading(rows, X)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_zarr(tmp_path, zarr_format):
+    zarr = pytest.importorskip("zarr", reason="the extra zarr is not installed")
+    X = given()
+    try:
+        array = zarr.open(
+            str(tmp_path / "a.zarr"), mode="w", shape=X.shape, chunks=(271, 4), dtype="f2", zarr_format=zarr_format
+        )
+    except TypeError:
+        pytest.skip("this zarr knows one format")
+    array[:] = X
+    check_reading(open_rows(tmp_path / "a.zarr"), X)
+    group = zarr.open_group(str(tmp_path / "g.zarr"), mode="w", zarr_format=zarr_format)
+    for name in ("one", "two"):
+        group.create_array(name, shape=(10, D), dtype="f4")[:] = 1.0
+    assert "'one'" in repr(sentence(open_rows, tmp_path / "g.zarr")) or "one" in sentence(
+        open_rows, tmp_path / "g.zarr"
+    )
+    assert open_rows(tmp_path / "g.zarr", column="two").shape == (10, D)
+
+
+def test_shards_of_csr_matrices(tmp_path):
+    X = sp.random(N, 50, 0.1, format="csr", random_state=0, dtype=np.float32)
+    for k, part in enumerate((X[:1000], X[1000:1001], X[1001:])):
+        sp.save_npz(tmp_path / f"s-{k}.npz", part, compressed=False)
+    rows = open_rows(tmp_path)
+    assert rows.is_sparse
+    assert (rows[:] != X).nnz == 0
+    assert (rows[900:1100] != X[900:1100]).nnz == 0
+    numbers = np.array([2999, 3, 1000, 3])
+    assert (rows[numbers] != X[numbers]).nnz == 0
+
+
+def test_arrays_of_an_npz_file(tmp_path):
+    X = given()
+    np.savez(tmp_path / "a.npz", X=X, other=np.ones((3, 2)), ids=np.arange(N))
+    said = sentence(open_rows, tmp_path / "a.npz")
+    assert "'X' 3000 x 6" in said
+    assert "column=" in said
+    check_reading(open_rows(tmp_path / "a.npz", column="X"), X)
+
+
+# --------------------------------------------------------------------------------------------------- many files
+
+
+def test_shards_come_in_the_natural_order_of_their_names(tmp_path):
+    X = given(n=1100)
+    for k in range(11):
+        np.save(tmp_path / f"shard-{k}.npy", X[100 * k : 100 * (k + 1)])
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / "notes.txt").touch()
+    for named in (tmp_path, str(tmp_path / "shard-*.npy")):
+        rows = open_rows(named)
+        check_reading(rows, X)
+        assert [os.path.basename(shard.path) for shard in rows.shards] == [f"shard-{k}.npy" for k in range(11)]
+    assert rows.describe().index("shard-2.npy") < rows.describe().index("shard-10.npy")
+    assert "1,100 x 6" in repr(rows)
+    assert "shard-10.npy" in repr(rows)
+    # a list is taken as it is
+    two = open_rows([tmp_path / "shard-10.npy", tmp_path / "shard-2.npy"])
+    np.testing.assert_array_equal(two[:], np.concatenate([X[1000:], X[200:300]]))
+
+
+def test_files_without_rows_are_passed_over(tmp_path):
+    X = given()
+    for name, part in (("0", X[:0]), ("1", X[:10]), ("2", X[10:10]), ("3", X[10:])):
+        np.save(tmp_path / f"{name}.npy", part)
+    check_reading(open_rows(tmp_path), X)
+
+
+def test_rows_can_be_used_in_a_context_and_not_after_it(tmp_path):
+    np.save(tmp_path / "a.npy", given())
+    with open_rows(tmp_path / "a.npy") as rows:
+        model = SphericalKMeans(3, random_state=0).fit(rows)
+    assert "closed" in sentence(model.predict, rows)
+
+
+def test_weights_of_a_column_and_of_a_file(tmp_path):
+    X, weights = given("f4"), np.random.default_rng(0).random(N)
+    pq.write_table(pa.table({"v": lists(X), "w": weights}), tmp_path / "a.parquet", row_group_size=900)
+    np.save(tmp_path / "w.npy", weights)
+    expected = SphericalKMeans(5, random_state=0).fit(X, sample_weight=weights)
+    for given_weights in ("w", tmp_path / "w.npy"):
+        rows = open_rows(tmp_path / "a.parquet", weights=given_weights)
+        found = SphericalKMeans(5, random_state=0).fit(rows)
+        np.testing.assert_array_equal(found.cluster_centers_, expected.cluster_centers_)
+        assert "weighted" in repr(rows)
+    assert "one place" in sentence(SphericalKMeans(5).fit, rows, sample_weight=weights)
+    np.save(tmp_path / "w.npy", weights[:5])
+    assert "one number per row" in sentence(open_rows, tmp_path / "a.parquet", weights=tmp_path / "w.npy")
+    np.save(tmp_path / "a.npy", X)
+    assert "neither" in sentence(open_rows, tmp_path / "a.npy", weights="w")
+    assert "has no column 'x'" in sentence(open_rows, tmp_path / "a.parquet", weights="x")
+
+
+# ------------------------------------------------------------------------------------------------------ sentences
+
+
+def test_sentences_about_paths(tmp_path):
+    assert "does not exist" in sentence(open_rows, tmp_path / "none.npy")
+    assert "none is like it" in sentence(open_rows, str(tmp_path / "*.npy"))
+    assert "empty list" in sentence(open_rows, [])
+    assert "takes a path" in sentence(open_rows, 5)
+    assert "has none that end in" in sentence(open_rows, tmp_path)
+    (tmp_path / "a.csv").write_text("1,2\n")
+    assert "armillary convert" in sentence(open_rows, tmp_path / "a.csv")
+    (tmp_path / "a.npy.gz").touch()
+    assert "Unpack it" in sentence(open_rows, tmp_path / "a.npy.gz")
+    np.save(tmp_path / "a.npy", given())
+    pq.write_table(pa.table({"v": lists(given())}), tmp_path / "a.parquet")
+    assert "1 npy" in sentence(open_rows, tmp_path)
+    assert "one array" in sentence(open_rows, tmp_path / "a.npy", column="v")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_what_can_be_read_once_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.npy")
+    for pipe in (tmp_path / "pipe.npy", "-"):
+        assert "only once" in sentence(open_rows, pipe)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"), [(np.ones((5, D + 1), "f2"), "one width"), (np.ones((5, D), "f4"), "one dtype")]
+)
+def test_shards_that_do_not_go_together(tmp_path, part, words):
+    np.save(tmp_path / "a.npy", given())
+    np.save(tmp_path / "b.npy", part)
+    said = sentence(open_rows, tmp_path)
+    assert words in said
+    assert "b.npy" in said
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([[1.0, 2.0], [3.0, 4.0], None], "has none in row 2"),
+        ([[1.0, 2.0], [3.0, None], [1.0, 2.0]], "misses one in row 1"),
+        ([[1.0, 2.0], [3.0, 4.0], [5.0]], "row 2 (counted from 0 in this file) has 1"),
+    ],
+)
+def test_lists_that_are_not_vectors(tmp_path, ending, values, words):
+    table = pa.table({"v": pa.array(values, pa.list_(pa.float32()))})
+    path = tmp_path / f"a.{ending}"
+    for form in ({}, {"compression": "none", "use_dictionary": False}):
+        if ending == "parquet":
+            pq.write_table(table, path, **form)
+        else:
+            write_arrow(path, table)
+        assert words in sentence(lambda: open_rows(path)[:])
+
+
+def test_sentences_about_columns(tmp_path):
+    X = given("f4", 10)
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": lists(X), "b": lists(X), "t": ["x"] * 10}), path)
+    assert "it has 2: 'a', 'b'" in sentence(open_rows, path)
+    assert open_rows(path, column="b").shape == (10, D)
+    assert "has no column 'c'. Its columns: 'a', 'b', 't'" in sentence(open_rows, path, column="c")
+    assert "must hold lists of numbers; it holds string" in sentence(open_rows, path, column="t")
+    pq.write_table(pa.table({"t": ["x"] * 10}), path)
+    assert "Embed texts first" in sentence(open_rows, path)
+    pq.write_table(pa.table({"a": lists(X[:0])}), path)
+    assert "at least one row" in sentence(open_rows, path)
+
+
+def test_compressed_and_other_matrices(tmp_path):
+    X = sp.random(20, 8, 0.5, format="csr", random_state=0)
+    sp.save_npz(tmp_path / "a.npz", X)
+    assert "compressed=False" in sentence(open_rows, tmp_path / "a.npz")
+    sp.save_npz(tmp_path / "b.npz", X.tocsc(), compressed=False)
+    assert "it is csc" in sentence(open_rows, tmp_path / "b.npz")
+    sp.save_npz(tmp_path / "c.npz", X.tocoo(), compressed=False)
+    assert "tocsr" in sentence(open_rows, tmp_path / "c.npz")
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.parquet", "a.arrow"])
+def test_damaged_files(tmp_path, name):
+    (tmp_path / name).write_bytes(b"\x93NUMPY\x01\x00 nothing of the kind")
+    assert "damaged" in sentence(open_rows, tmp_path / name)
+
+
+def test_a_header_that_claims_more_than_there_is(tmp_path):
+    np.save(tmp_path / "a.npy", given())
+    content = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(content[:-100])
+    assert "its header claims" in sentence(open_rows, tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("form", ["npy", "csr", "stream", "file", "packed", "pages", "parquet"])
+def test_files_with_bytes_changed_are_read_or_refused(tmp_path, form):
+    X = given("f4", 60)
+    names = {"npy": "a.npy", "csr": "a.npz", "pages": "a.parquet", "parquet": "a.parquet"}
+    path = tmp_path / names.get(form, "a.arrow")
+    table = pa.table({"v": lists(X, "list"), "t": ["x"] * len(X)})
+    if form == "npy":
+        np.save(path, X)
+    elif form == "csr":
+        sp.save_npz(path, sp.csr_array(X), compressed=False)
+    elif form in ("pages", "parquet"):
+        plain = {"compression": "none", "use_dictionary": False} if form == "pages" else {}
+        pq.write_table(table, path, row_group_size=25, data_page_size=300, **plain)
+    else:
+        write_arrow(path, table, is_stream=form == "stream", compression="lz4" if form == "packed" else None, rows=25)
+    whole, draws = path.read_bytes(), np.random.default_rng(17)
+    n_refused = 0
+    for _ in range(60):
+        content = bytearray(whole)
+        for place in draws.integers(0, len(whole), draws.integers(1, 4)):
+            content[place] = draws.integers(0, 256)
+        path.write_bytes(bytes(content[: draws.integers(1, len(whole))] if draws.random() < 0.2 else content))
+        try:
+            with np.errstate(all="ignore"):
+                open_rows(path)[:]
+        except (InputError, MemoryError):
+            n_refused += 1
+    assert n_refused > 5
+
+
+def test_saved_datasets_that_are_not_plain(tmp_path):
+    (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    assert "train" in sentence(open_rows, tmp_path)
+    (tmp_path / "dataset_dict.json").unlink()
+    write_saved_dataset(tmp_path / "set", given())
+    state = tmp_path / "set" / "state.json"
+    state.write_text(json.dumps({"_data_files": [{"filename": "../x.arrow"}]}))
+    assert "not in it" in sentence(open_rows, tmp_path / "set")
+    state.write_text(json.dumps({"_indices_files": [{"filename": "i.arrow"}]}))
+    assert "flatten_indices" in sentence(open_rows, tmp_path / "set")
+
+
+@pytest.mark.parametrize("change", ["shrinks", "grows", "is written again", "goes"])
+@pytest.mark.parametrize("ending", ["npy", "parquet"])
+def test_a_file_that_changes_during_a_fit(tmp_path, change, ending):
+    X = given("f4", 20_000)
+    path = tmp_path / f"a.{ending}"
+
+    def write(rows):
+        np.save(path, rows) if ending == "npy" else pq.write_table(pa.table({"v": lists(rows)}), path)
+
+    def meddle(event):
+        if getattr(event, "step", 0) != 2:
+            return
+        if change == "goes":
+            path.unlink(missing_ok=True)
+        elif change == "is written again":
+            time.sleep(0.02)
+            write(X)
+        else:
+            write(X[:-1000] if change == "shrinks" else np.concatenate([X, X]))
+
+    write(X)
+    model = SphericalKMeans(5, random_state=0, tol=0.0, callbacks=meddle)
+    words = {"shrinks": "shrank", "grows": "grew", "is written again": "written again", "goes": "cannot be found"}
+    assert words[change] in sentence(model.fit, open_rows(path))
+    assert not hasattr(model, "labels_")
+
+
+def test_rows_without_direction_are_named_by_file_and_row(tmp_path):
+    X = given("f4")
+    X[2100, 3] = np.nan
+    np.save(tmp_path / "a.npy", X[:2000])
+    np.save(tmp_path / "b.npy", X[2000:])
+    with pytest.raises(RowError, match=r"Row 2100 of X \(row 100 of '.*b\.npy'\) contains NaN") as caught:
+        SphericalKMeans(3, random_state=0).fit(open_rows(tmp_path))
+    assert caught.value.row == 2100
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    rows = sp.random(N, 50, 0.3, format="csr", random_state=0, dtype=np.float32)
+    rows.data[rows.indptr[2500]] = np.inf
+    sp.save_npz(tmp_path / "s.npz", rows, compressed=False)
+    said = sentence(SphericalKMeans(3, random_state=0).fit, open_rows(tmp_path / "s.npz"))
+    assert "(row 2,500 of" in said
+    points = as_points(open_rows(tmp_path / "a.npy"), "Model")
+    assert points.rows([3, 1]).shape == (2, D)
+    with pytest.raises(RowError, match=r"Row 2100 .*row 100 of"):
+        as_points(open_rows([tmp_path / "a.npy", tmp_path / "b.npy"]), "Model").rows([3, 2100])
+
+
+def test_models_that_need_all_rows_say_so(tmp_path):
+    np.save(tmp_path / "a.npy", given("f4", 300))
+    rows = open_rows(tmp_path / "a.npy")
+    for call in (DirichletProcessMixture().fit, choose_model, lambda X: np.linalg.norm(X)):
+        assert "X[:]" in sentence(call, rows)
+
+
+def test_rows_that_take_too_much_memory_are_not_brought_home(tmp_path, monkeypatch):
+    np.save(tmp_path / "a.npy", given("f4"))
+    rows = open_rows(tmp_path / "a.npy")
+    monkeypatch.setattr("armillary.sources.stored.free_memory", lambda: 1000)
+    assert "may take half of what is free" in sentence(lambda: rows[:])
+    assert rows[:10].shape == (10, D)
+    assert memory.in_words(25_600_000_000) == "25.6 GB"
+
+
+def test_numbers_of_rows_that_are_none(tmp_path):
+    np.save(tmp_path / "a.npy", given())
+    rows = open_rows(tmp_path / "a.npy")
+    with pytest.raises(IndexError):
+        rows[[N]]
+    assert "mask" in sentence(lambda: rows["a"])
+    assert rows[np.zeros(N, bool)].shape == (0, D)
+    assert rows[::1000].shape == (3, D)
+
+
+# ------------------------------------------------------------------------------------------------------ reading ahead
+
+
+def test_stretches_are_read_ahead_by_one_thread_into_few_buffers(tmp_path):
+    X = given("f4", 10_000)
+    np.save(tmp_path / "a.npy", X)
+    plan = [(start, start + 1000) for start in range(0, 10_000, 1000)]
+    rows = open_rows(tmp_path / "a.npy")
+    ahead = Ahead(rows, dict(itertools.pairwise(plan)))
+    threads, places = set(), set()
+    read = ahead._reader.read
+
+    def watched(first, last, out):
+        threads.add(threading.get_ident())
+        return read(first, last, out)
+
+    ahead._reader.read = watched
+    for _ in range(2):
+        for first, last in plan:
+            with ahead.stretch(first, last) as some:
+                np.testing.assert_array_equal(some, X[first:last])
+                places.add(some.__array_interface__["data"][0])
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
+    assert len(places) <= 4
+    # a pass that goes elsewhere is not led astray by what was read for another
+    for first, last in (plan[5], plan[2], plan[3]):
+        with ahead.stretch(first, last) as some:
+            np.testing.assert_array_equal(some, X[first:last])
+
+
+def test_errors_of_the_reading_thread_come_to_the_pass(tmp_path):
+    np.save(tmp_path / "a.npy", given())
+    rows = open_rows(tmp_path / "a.npy")
+    ahead = Ahead(rows, {(0, 1000): (1000, 2000)})
+    (tmp_path / "a.npy").write_bytes(b"")
+    for _ in range(2):
+        with pytest.raises(InputError, match="shrank"), ahead.stretch(0, 1000):
+            pass
+
+
+# ---------------------------------------------------------------------------------------------------------- labels out
+
+
+def every_model():
+    yield SphericalKMeans(4, random_state=0)
+    yield DPvMFMeans(1.0, random_state=0)
+    yield DDPvMFMeans(1.0)
+    yield Links(0.5, 0.6, 0.7)
+
+
+@pytest.mark.parametrize("model", list(every_model()), ids=lambda model: type(model).__name__)
+def test_labels_go_where_they_are_wanted(tmp_path, model):
+    X = given("f4", 500)
+    np.save(tmp_path / "a.npy", X)
+    labels = model.fit(X).predict(X)
+    path = tmp_path / "labels.npy"
+    for rows in (X, open_rows(tmp_path / "a.npy")):
+        written = model.predict(rows, out=path)
+        assert isinstance(written, np.memmap)
+        assert written.dtype == labels.dtype
+        np.testing.assert_array_equal(np.load(path), labels)
+        for dtype in (labels.dtype, np.int64, np.int16):
+            into = np.empty(500, dtype)
+            assert model.predict(rows, out=into) is into
+            np.testing.assert_array_equal(into, labels)
+        mapped = np.lib.format.open_memmap(tmp_path / "m.npy", "w+", labels.dtype, (500,))
+        assert model.predict(rows, out=mapped) is mapped
+        np.testing.assert_array_equal(mapped, labels)
+
+
+def test_labels_of_a_file_are_there_whole_or_not_at_all(tmp_path):
+    X = given("f4", 5000)
+    model = SphericalKMeans(4, random_state=0).fit(X)
+    path = tmp_path / "labels.npy"
+    before = np.array(model.predict(X[:100], out=path))
+    X[4900, 0] = np.nan
+    np.save(tmp_path / "a.npy", X)
+    sentence(model.predict, open_rows(tmp_path / "a.npy"), out=path)
+    np.testing.assert_array_equal(np.load(path), before)
+    assert sorted(os.listdir(tmp_path)) == ["a.npy", "labels.npy"]
+
+
+def test_sentences_about_places_for_labels(tmp_path):
+    X = given("f4", 50)
+    model = SphericalKMeans(4, random_state=0).fit(X)
+    for out, words in (
+        (np.empty(49, np.int32), "shape (50,)"),
+        (np.empty(50), "signed integers"),
+        (np.empty(50, np.uint8), "signed integers"),
+        (tmp_path / "labels.csv", "ends in .npy"),
+        (3.5, "the path of an npy file"),
+    ):
+        assert words in sentence(model.predict, X, out=out)
+    fixed = np.empty(50, np.int32)
+    fixed.flags.writeable = False
+    assert "read-only" in sentence(model.predict, X, out=fixed)
