@@ -2,9 +2,10 @@
 
 X may be a Dask array, a Dask dataframe with a column of lists, or rows on disk (`open_rows(..., n_workers="dask")`).
 The rows of a part are a future of Dask, cut where lanes end, and every message to the part is a task that has it for
-its data: so tasks go where the rows lie. What lies beside them is kept by the worker (`desk.py`). Where a worker is
-lost, Dask makes the rows anew elsewhere and sends the task there; that desk says that it is new, and is told the
-history of the part.
+its data: so tasks go where the rows lie. The desk with what lies beside them (`desk.py`) is a future of Dask too: it
+goes when nobody waits for it any more, whether the fit ended, failed or lost its client. Where a worker is lost, Dask
+makes the rows anew elsewhere and sends the task there; that desk says that it is new, and is told the history of the
+part.
 
 The client is the present one (`distributed.Client`). Where there is none, one worker within this process serves for the
 length of a call; the status pages that Dask always has are then on loopback.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import cycle
 from typing import Any
 from uuid import uuid4
@@ -27,7 +28,6 @@ from armillary.engines.desk import NOTHING, Desk
 from armillary.engines.executors import Station, StationLostError, WorkersLostError
 from armillary.exceptions import InputError, InputTypeError, MissingExtraError
 
-_DESKS = "_armillary_desks"
 _LOOK = 2.0  # seconds between two looks at whether there is a scheduler
 _LOOPBACK = "127.0.0.1:0"  # None would be a port of every interface
 
@@ -75,31 +75,31 @@ class DaskWorkers:
     def stations(self, n_parts: int) -> Iterator[Sequence[Station]]:
         """See `executors.Executor`."""
         rows = self.rows or [None] * n_parts
-        key = uuid4().hex
         stations = [
-            DaskStation(self.client, f"{key}-{number}", self.addresses[number % len(self.addresses)], own)
+            DaskStation(self.client, self.addresses[number % len(self.addresses)], own)
             for number, own in enumerate(rows)
         ]
-        is_well = False
         try:
             yield stations
-            is_well = True
+            for station in stations:
+                station.rest()
         finally:
             for station in stations:
-                station.close(waits=is_well)
+                station.close()
             self.rows.clear()
 
 
 class DaskStation:
     """A part at a worker of Dask."""
 
-    def __init__(self, client: Any, key: str, address: str, rows: Any) -> None:
-        self._client, self._key, self.address, self._rows = client, key, address, rows
+    def __init__(self, client: Any, address: str, rows: Any) -> None:
+        self._client, self.address, self._rows = client, address, rows
+        self._desk = self._submitted(Desk)
 
     def ask(self, message: bytes) -> bytes:
         """The desk's answer, wherever the desk is now."""
         self._check_client()
-        future = self._submitted(_answer, self._key, message, self._rows)
+        future = self._submitted(_answer, self._desk, message, self._rows)
         try:
             self.address, answer = self._awaited(future)
         except self._losses() as error:
@@ -140,29 +140,19 @@ class DaskStation:
         distributed = _distributed()
         return (distributed.KilledWorker, distributed.CancelledError)
 
-    def close(self, *, waits: bool) -> None:
+    def rest(self) -> None:
         """Have the desk let go of everything."""
-        if self._client.status != "running":
-            return
-        future = self._submitted(_let_go, self._key)
-        if waits:
-            future.result()
-        else:
-            _distributed().fire_and_forget(future)
+        with suppress(StationLostError, WorkersLostError):  # then there is no desk
+            self.ask(NOTHING)
+
+    def close(self) -> None:
+        """No more of this desk: it goes as soon as what it is answering is answered."""
+        self._desk.release()
 
 
-def _answer(key: str, message: bytes, rows: Any) -> tuple[str, bytes]:
+def _answer(desk: Desk, message: bytes, rows: Any) -> tuple[str, bytes]:
     """At a worker: the answer of a desk, and where it is."""
-    worker = _distributed().get_worker()
-    desk = vars(worker).setdefault(_DESKS, {}).setdefault(key, Desk())
-    return worker.address, desk.answer(message, lambda: rows)
-
-
-def _let_go(key: str) -> None:
-    """At a worker: no more of this desk."""
-    desk = vars(_distributed().get_worker()).get(_DESKS, {}).pop(key, None)
-    if desk is not None:
-        desk.answer(NOTHING)
+    return _distributed().get_worker().address, desk.answer(message, lambda: rows)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import pickle
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -80,11 +81,15 @@ class _Reading(pickle.Unpickler):
 
 
 class Desk:
-    """Keeps what lies beside the rows of one part, and answers."""
+    """Keeps what lies beside the rows of one part, and answers.
+
+    What it opened ends with it, closed or not. A copy is a new desk: threads and memory do not travel.
+    """
 
     def __init__(self) -> None:
         self._shelf: dict[int, Any] = {}
         self._stack = ExitStack()
+        weakref.finalize(self, self._stack.close)
         self._place, self._answer = ("", -1), UNKNOWN
         # who lets go of everything waits for what is being answered: it may just be opening something
         self._lock = threading.RLock()
@@ -123,12 +128,14 @@ class Desk:
         self._shelf[kept] = result
         return Stays(result is owner, _facts(result))
 
+    def __reduce__(self) -> tuple[type[Desk], tuple[()]]:
+        return Desk, ()
+
     def close(self) -> None:
         """Let go of everything."""
         with self._lock:
             self._shelf.clear()
-            self._stack.close()
-            self._stack = ExitStack()
+            self._stack.close()  # it may be used again
             self._place, self._answer = ("", -1), UNKNOWN
 
 
