@@ -18,7 +18,9 @@ X, labels, _ = make_vmf_mixture(300, 8, 3, concentration=60.0, min_angle=1.0, ra
 
 @pytest.fixture(scope="module")
 def rows():
-    return make_vmf_mixture(200, 8, 3, concentration=60.0, min_angle=1.0, random_state=0)[:2]
+    X, labels, _ = make_vmf_mixture(200, 8, 3, concentration=60.0, min_angle=1.0, random_state=0)
+    SphericalKMeans(3, random_state=0).fit(X)  # a first fit would say that it compiles
+    return X, labels
 
 
 @pytest.fixture
