@@ -11,14 +11,17 @@ seconds: nothing about it may end a fit.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+import pickle
 import re
 import stat
 import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -211,10 +214,63 @@ class _KernelCacheImpl(caching.CompileResultCacheImpl):
     _locator_classes: list[Any] = [_Locator]  # noqa: RUF012 numba's own are a list
 
 
+@cache
+def _sources_stamp() -> str:
+    """Changes with any source of any kernel: one is compiled into another, which lies in another file."""
+    found = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        about = path.stat()
+        found.update(f"{path.name} {about.st_mtime_ns} {about.st_size}\n".encode())
+    return found.hexdigest()
+
+
+class _KernelFiles(caching.IndexDataCacheFile):
+    """A file for each version of a kernel, named after what it was compiled for, which it holds beside the code.
+
+    Numba counts the files of a kernel and keeps the numbers in an index. Two processes that compile two versions at
+    once then take one number for both, and the index may name the code of the other: no error tells, the answers are
+    wrong. Here nothing is counted, and code is used only where it says that it is what was asked for.
+    """
+
+    def __init__(self, cache_path: str, filename_base: str, source_stamp: Any) -> None:
+        super().__init__(cache_path, filename_base, source_stamp)
+        self._base = filename_base
+        self._about = self._version, source_stamp, _sources_stamp()
+
+    def _path(self, key: Any) -> str:
+        digest = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+        return str(self._data_path(f"{self._base}.{digest}.nbc"))
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep the code of one version, in the place of what is there."""
+        content = self._dump((self._about, key, data))
+        with self._open_for_write(self._path(key)) as stream:
+            stream.write(content)
+
+    def load(self, key: Any) -> Any:
+        """The code of one version; None where there is none."""
+        try:
+            content = Path(self._path(key)).read_bytes()
+        except FileNotFoundError:
+            return None
+        about, found, data = pickle.loads(content)
+        return data if (about, found) == (self._about, key) else None
+
+    def flush(self) -> None:
+        """Nothing is kept but what `save` replaces."""
+
+
 class _KernelCache(caching.FunctionCache):
     """Numba's files of one kernel. Those that cannot be read or written cost a compilation, and never a fit."""
 
     _impl_class = _KernelCacheImpl
+
+    def __init__(self, py_func: Any) -> None:
+        super().__init__(py_func)
+        self._cache_file = self._files_in(self._cache_path)
+
+    def _files_in(self, folder: str) -> _KernelFiles:
+        return _KernelFiles(folder, self._impl.filename_base, self._impl.locator.get_source_stamp())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled code for a signature, None where there is none that can be used."""
@@ -227,30 +283,18 @@ class _KernelCache(caching.FunctionCache):
     def _load_built_in(self, sig: Any, target_context: Any) -> Any:
         """What lies beside the source, as in the image of a container, though other files are written elsewhere."""
         folder = os.path.join(os.path.dirname(self._py_func.__code__.co_filename), "__pycache__")
-        stamp = self._impl.locator.get_source_stamp()
-        data = caching.IndexDataCacheFile(folder, self._impl.filename_base, stamp).load(
-            self._index_key(sig, target_context.codegen())
-        )
+        data = self._files_in(folder).load(self._index_key(sig, target_context.codegen()))
         return None if data is None else self._impl.rebuild(target_context, data)
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep compiled code, in new files where those that are there are damaged."""
+        """Keep compiled code, in the place of files that are damaged."""
         try:
-            self._save_in_order(sig, data)
+            super().save_overload(sig, data)
         except OSError as error:
             self.disable()
             _warn_once(str(error), "They are compiled again in each process")
         else:
             self._tell_of_place()
-
-    def _save_in_order(self, sig: Any, data: Any) -> None:
-        try:
-            super().save_overload(sig, data)
-        except OSError:
-            raise
-        except Exception:  # as above: the index is read before it is written
-            self.flush()
-            super().save_overload(sig, data)
 
     def _tell_of_place(self) -> None:
         """Warn where kernels are not kept in the folder the user named, or not for long."""
