@@ -126,8 +126,11 @@ def suite(plan: Plan, own: Path, arguments: list[str]) -> dict[str, Any]:
     kernels = {"NUMBA_CACHE_DIR": str(own.parents[1] / "kernels")}
     path = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     command = [str(own), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *plan.options]
+    setting = os.environ | kernels | path | plan.setting
     start = time.monotonic()
-    code = subprocess.run([*command, *arguments], cwd=ROOT, env=os.environ | kernels | path | plan.setting).returncode
+    # by one process: each worker of the suite would compile most of them for itself
+    subprocess.run([str(own), "-m", "armillary", "warmup", "--quiet"], cwd=ROOT, env=setting)
+    code = subprocess.run([*command, *arguments], cwd=ROOT, env=setting).returncode
     seconds = round(time.monotonic() - start, 1)
     counts = counted(report.read_text()) if report.exists() else {}
     return {"exit_code": code, **counts, "seconds": seconds}
