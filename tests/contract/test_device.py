@@ -60,8 +60,10 @@ def test_a_device_that_is_not_here_gets_a_sentence():
         ParameterError, match=r"`device` of SphericalKMeans must have .* here; got 'cuda'.*device='cpu'"
     ):
         SphericalKMeans(3, device="cuda").fit(ROWS)
-    for odd in ("gpu", 3, "CPU", ["cpu"]):
-        with pytest.raises(ParameterError, match="`device` of DPvMFMeans must be None, 'auto', 'cpu' or 'cuda'"):
+    with pytest.raises(ParameterError, match=r"`device` of DPvMFMeans must have .* here; got 'cuda"):
+        DPvMFMeans(device="cuda:1").fit(ROWS)
+    for odd in ("gpu", 3, "CPU", ["cpu"], "cuda:", "cuda:-1", "cuda:x", "cpu:0"):
+        with pytest.raises(ParameterError, match="must be None, 'auto', 'cpu', 'cuda' or a card such as"):
             DPvMFMeans(device=odd).fit(ROWS)
 
 

@@ -324,6 +324,15 @@ def test_where_rows_go():
     assert engine_for(rows).name == "cpu"
 
 
+def test_a_card_is_known_by_its_number(tmp_path):
+    rows = unit(np.random.default_rng(0), 40, 3)
+    model = armillary.SphericalKMeans(3, random_state=0, device="cuda:0").fit(rows)
+    assert model.device_ == "cuda:0"
+    np.testing.assert_array_equal(armillary.SphericalKMeans(3, random_state=0).fit(rows).labels_, model.labels_)
+    with pytest.raises(ParameterError, match=r"got 'cuda:99'\. There are \d+ of them, counted from 0"):
+        armillary.SphericalKMeans(3, device="cuda:99").fit(rows)
+
+
 @pytest.mark.skipif(not is_interpreted(), reason="there is a GPU: see the next test")
 def test_answers_to_tensors_are_tensors(monkeypatch):
     torch = pytest.importorskip("torch")

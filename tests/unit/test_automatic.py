@@ -226,7 +226,7 @@ def test_rows_turned_at_random_keep_mean_and_covariance():
 
 
 def test_columns_dealt_out_keep_their_values():
-    X = sp.random_array((50, 20), density=0.2, rng=np.random.default_rng(0), format="csr")
+    X = sp.random_array((50, 20), density=0.2, random_state=np.random.default_rng(0), format="csr")
     anew = dealt_out(X, np.random.default_rng(1))
     assert anew.shape == X.shape
     assert (anew != X).nnz

@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -531,14 +532,14 @@ def _distances(cosines: torch.Tensor) -> torch.Tensor:
 
 
 class CudaEngine:
-    """The engine of rows on a GPU; see `engines/contract.py`."""
+    """The engine of rows on a GPU, the current one or the one of a number; see `engines/contract.py`."""
 
-    name = "cuda"
-
-    def __init__(self) -> None:
-        reason = why_not()
+    def __init__(self, card: int | None = None) -> None:
+        self.name = "cuda" if card is None else f"cuda:{card}"
+        self._card = card
+        reason = why_not(card)
         if reason:
-            raise ParameterError(f"`device` must have a GPU here; got 'cuda'. {reason}")
+            raise ParameterError(f"`device` must have a GPU here; got '{self.name}'. {reason}")
 
     def points(
         self,
@@ -549,21 +550,31 @@ class CudaEngine:
         gate: Gate = UNIT,
     ) -> CudaPoints:
         """Check rows and their weights, on the device."""
-        with _at(X), _sentences(who):
-            return as_points(X, who, sample_weight, expected_features, gate)
+        place = _place_of(X)
+        if place is not None and self._card not in (None, place.index):
+            raise InputError(
+                f"X of {who} must be on the card that `device` names; got rows on {place} and device='{self.name}'. "
+                f"Move them: X.to('{self.name}'), or leave `device` to go where X is."
+            )
+        with _at(self._card if place is None else place), _sentences(who):
+            return replace(as_points(X, who, sample_weight, expected_features, gate), engine=self.name)
 
     @contextmanager
     def open(self, points: CudaPoints, n_threads: int | None, who: str) -> Iterator[CudaPasses]:
         """Passes over points, on the device that they are on and the stream that is current there."""
         thread_count(n_threads, who)
-        with _at(points.matrix), _sentences(who):
+        with _at(_place_of(points.matrix)), _sentences(who):
             yield CudaPasses(points)
 
 
-def _at(X: Any) -> AbstractContextManager[Any]:
-    """The device of a tensor as the current one: kernels start there, though another may be current."""
-    is_there = isinstance(X, torch.Tensor) and X.is_cuda
-    return torch.cuda.device(X.device) if is_there else nullcontext()
+def _place_of(X: Any) -> torch.device | None:
+    """The card that rows are on; None where they are on none, or do not say it in torch's words."""
+    return X.device if isinstance(X, torch.Tensor) and X.is_cuda else None
+
+
+def _at(card: torch.device | int | None) -> AbstractContextManager[Any]:
+    """A card as the current one: kernels start there, though another may be current."""
+    return nullcontext() if card is None or start.IS_INTERPRETED else torch.cuda.device(card)
 
 
 @contextmanager
@@ -583,13 +594,16 @@ def _sentences(who: str) -> Iterator[None]:
         ) from error
 
 
-def why_not() -> str:
-    """Why no rows can be worked on here; empty where they can."""
+def why_not(card: int | None = None) -> str:
+    """Why no rows can be worked on by the current card, or the one of a number; empty where they can."""
+    n_cards = 1 if start.IS_INTERPRETED else torch.cuda.device_count()
+    if not start.IS_INTERPRETED and not torch.cuda.is_available():
+        return "No CUDA device, or no driver for it, was found: use device='cpu', or None to go where X is."
+    if card is not None and card >= n_cards:
+        return f"There are {n_cards} of them, counted from 0: use device='cuda:{n_cards - 1}' at most."
     if start.IS_INTERPRETED:
         return ""
-    if not torch.cuda.is_available():
-        return "No CUDA device, or no driver for it, was found: use device='cpu', or None to go where X is."
-    major, minor = torch.cuda.get_device_capability()
+    major, minor = torch.cuda.get_device_capability(card)
     if major < 8:
         return f"Cards from compute capability 8.0 on are served, this one has {major}.{minor}: use device='cpu'."
     return ""

@@ -7,6 +7,7 @@ two tables (`register`), and no change elsewhere.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Hashable
 from contextlib import AbstractContextManager
 from functools import cache
@@ -37,8 +38,8 @@ _KINDS: dict[str, str] = {
 _PACKAGES = {"dask": "dask", "ray": "ray"}
 # Engines of rows that lie elsewhere but are worked on by the CPU.
 _BY_THE_CPU = frozenset({"chunks", "dask", "ray", "workers"})
-# Devices that may be asked for by name.
-_DEVICES = ("auto", "cpu", "cuda")
+# Devices that may be asked for by name; one of several cards by its number.
+_DEVICES = re.compile(r"auto|cpu|cuda(:\d{1,3})?")
 # The number of CUDA devices in DLPack.
 _DLPACK_CUDA = 2
 # What the engine of GPUs is written with: the extra `gpu`.
@@ -58,11 +59,13 @@ def engine(name: str, who: str | None = None) -> Engine:
     """The engine of this name, for whoever asks."""
     found = _made.get(name)
     if found is None:
-        if name not in _HOMES:
+        kind, _, card = name.partition(":")
+        if kind not in _HOMES:
             known = ", ".join(repr(known) for known in _HOMES)
             raise ParameterError(f"An engine must be one of {known}; got {name!r}. There is no other here.")
-        module, maker = _HOMES[name]
-        found = _made[name] = cast(Engine, getattr(_imported(module, who), maker)())
+        module, maker = _HOMES[kind]
+        make = getattr(_imported(module, who), maker)
+        found = _made[name] = cast(Engine, make(int(card)) if card else make())
     return found
 
 
@@ -97,10 +100,11 @@ def like(X: Any, found: Any) -> Any:
 
 def check_device(device: Any, who: str) -> str | None:
     """The parameter `device`: None, or a name of a device, whether there is an engine for it here or not."""
-    if device is None or (isinstance(device, str) and (device in _DEVICES or device in _HOMES)):
+    if device is None or (isinstance(device, str) and (_DEVICES.fullmatch(device) or device in _HOMES)):
         return device
     raise ParameterError(
-        f"`device` of {who} must be None, 'auto', 'cpu' or 'cuda'; got {device!r}. None goes where X is."
+        f"`device` of {who} must be None, 'auto', 'cpu', 'cuda' or a card such as 'cuda:1'; got {device!r}. None goes "
+        "where X is."
     )
 
 
@@ -108,8 +112,10 @@ def engine_for(X: Any, device: Any = None, who: str = "this model") -> Engine:
     """Where the rows of X are worked on: where X lives, unless a device was asked for."""
     asked, lives = check_device(device, who), _home_of(X)
     is_here = asked == "cpu" and lives in _BY_THE_CPU
-    if asked is None or asked == lives or is_here or (asked == "auto" and lives != "cpu"):
+    if asked is None or is_here or (asked == "auto" and lives != "cpu"):
         return engine(lives, who)
+    if asked.partition(":")[0] == lives:  # a card says itself where X is on another
+        return engine(asked, who)
     if asked == "auto":
         return engine("cuda" if gpu_in_words()[0] else "cpu", who)
     if lives != "cpu":

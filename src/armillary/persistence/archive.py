@@ -49,6 +49,7 @@ from armillary.persistence.schema import (
 from armillary.validation import check_flag, check_path
 
 _MOST_TOLD = 1000  # characters of a sentence about a parameter
+_LONGEST_HEADER = 99_000_000  # of 100 million, for what else is there: names and shapes of arrays
 _METADATA_KEY = "armillary"
 _SAVE_AGAIN = "Save the model again, or fetch the file again from where it came."
 _FIT_AGAIN = "Leave fitted attributes as fit made them; fit again."
@@ -263,13 +264,12 @@ def _little_endian(array: Array) -> Array:
 def _packed(header: dict[str, Json], tensors: dict[str, Array], beside: Mapping[str, str] | None = None) -> bytes:
     """The content of a file; `beside` has further entries of its metadata, which `load` passes over."""
     text = _text({**header, "sha256": _digest(header, tensors)})
-    try:
-        return safetensors.numpy.save(tensors, {**(beside or {}), _METADATA_KEY: text})
-    except safetensors.SafetensorError as error:
+    if len(text) > _LONGEST_HEADER:  # safetensors would write it, and not read it
         raise ArchiveError(
             f"A header may have at most 100 MB; the parameters and feature names of this model have {len(text):,} "
-            f"characters ({error}). Give long parameters as arrays, or fit without feature names."
-        ) from error
+            "characters. Give long parameters as arrays, or fit without feature names."
+        )
+    return safetensors.numpy.save(tensors, {**(beside or {}), _METADATA_KEY: text})
 
 
 def _unpacked(file: Path) -> tuple[dict[str, Any], dict[str, Array]]:

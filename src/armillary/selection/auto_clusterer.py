@@ -85,7 +85,7 @@ class AutoClusterer(Clusterer):
         Seed of the sample, of the halves and of the order in which communities are found.
     n_threads : int or None, default=None
         Threads; None takes every core. The result does not depend on it.
-    device : {None, "auto", "cpu", "cuda"}, default=None
+    device : {None, "auto", "cpu", "cuda", "cuda:1", ...}, default=None
         Where new rows are worked on: None is where X is. The comparison itself is made in memory.
     verbose : int, default=0
         1 shows a progress bar over what is compared (needs the extra "progress").

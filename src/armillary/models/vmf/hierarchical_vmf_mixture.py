@@ -126,7 +126,7 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
         Seed of starts and Metropolis steps.
     n_threads : int or None, default=None
         Threads; None takes every core. The result does not depend on it.
-    device : {None, "auto", "cpu", "cuda"}, default=None
+    device : {None, "auto", "cpu", "cuda", "cuda:1", ...}, default=None
         Where rows are worked on: None is where X is, "auto" a GPU if there is one. The result does not depend on it.
     verbose : int, default=0
         1 shows a progress bar (needs the extra "progress").
