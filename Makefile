@@ -68,16 +68,16 @@ test-gpu: $(VENV)/.installed-dev,gpu
 	$(RUN) -m benchmarks.gpu
 
 # The same kernels on the CPU, by Triton's interpreter, and compiled for cards that are not here; an environment of its
-# own, since the interpreter needs an older NumPy, and torch's build for the CPU.
+# own, since the interpreter needs an older NumPy (of which it does what that deprecates), and torch's build for the CPU.
 GPU_VENV := .venv-gpu
 $(GPU_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(GPU_VENV)
-	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable . \
+	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[cli]" \
 	  "torch==2.13.0" --extra-index-url https://download.pytorch.org/whl/cpu "triton==3.6.0" "numpy<2.4" pytest pyarrow
 	@touch $@
 
 test-gpu-interpreter: $(GPU_VENV)/.installed
-	TRITON_INTERPRET=1 $(GPU_VENV)/bin/python -m pytest -p no:randomly tests/gpu
+	TRITON_INTERPRET=1 $(GPU_VENV)/bin/python -m pytest -p no:randomly -W "ignore:Conversion of an array" tests/gpu
 	$(GPU_VENV)/bin/python -m pytest -p no:randomly tests/gpu/test_cross_compilation.py
 
 check: $(VENV)/.installed-dev

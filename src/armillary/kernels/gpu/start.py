@@ -92,7 +92,8 @@ def _grid(n_items: int, block: int) -> int:
 
 def to_device(values: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A host array on the device."""
-    found = torch.from_numpy(np.ascontiguousarray(values)).to(device())
+    # torch warns of arrays that cannot be written, such as fitted attributes: those are small, and copied
+    found = torch.from_numpy(np.require(values, requirements=("C", "W"))).to(device())
     return found if dtype is None else found.to(dtype)
 
 
