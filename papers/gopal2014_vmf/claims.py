@@ -13,7 +13,16 @@ SKIPPED, OPEN = "skipped", "not attempted here"
 RECORDED = "recorded"
 RANDOM, PLUS = "random labels", "k-means++"
 MEASURES = ("MI", "NMI", "RI", "ARI", "purity", "macro F1")
-PARTS = ("clustering", "held_out", "hierarchies", "slices")
+PARTS = (
+    "clustering",
+    "held_out",
+    "hierarchies",
+    "slices",
+    "first_concentrations",
+    "posteriors",
+    "counter_examples",
+    "topics",
+)
 
 _HEAD = """# Gopal and Yang (2014): claims and outcomes
 

@@ -17,7 +17,7 @@ HOLDS, PARTLY, FAILS, SHOWN = "holds", "holds in part", "does not hold here", "s
 SKIPPED, NOT_RUN, ELSEWHERE = "skipped", "not run", "elsewhere"
 
 SETS = ("isotropic", "anisotropic")
-PARTS = (*SETS, *(f"{kind}, other starts" for kind in SETS), "bundled", "frames", "scenes", "words")
+PARTS = (*SETS, *(f"{kind}, other starts" for kind in SETS), "bundled", "frames", "scenes", "words", "proposals", "word runs")
 TANGENT, FINITE, EUCLIDEAN = "DP-TGMM", "FSD-TGMM", "DP-GMM"
 TOLD = ("k-means", "spherical k-means")
 ENOUGH_RUNS = 0.9  # share of the runs whose number must be within one of the truth
