@@ -1,4 +1,4 @@
-"""What the scripts of all papers share: where recorded data is, progress, cases that resume, intervals, numbers for JSON."""
+"""What the scripts of all papers share: recorded data, progress, cases that resume, intervals, numbers for JSON."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def clean(value: Any) -> Any:
 
 
 def resumed(cases: Mapping[str, Callable[[], Any]], store: Path, word: str) -> dict[str, Any]:
-    """What all cases gave, ready for JSON. A run that was cut short goes on: what it had is in `store` until the end."""
+    """What all cases gave, ready for JSON; a run that was cut short goes on from what it left in `store`."""
     store.parent.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = json.loads(store.read_text()) if store.exists() else {}
     for name in track([name for name in cases if name not in found], word):

@@ -1,8 +1,8 @@
-"""Sections 1, 3.1, 3.2 and 3.6: what corrections of the past are worth, how sub-clusters grow, where small variance serves.
+"""Sections 1, 3.1, 3.2 and 3.6: corrections of the past, growth of sub-clusters, where small variance serves.
 
 past        the ids that vectors have at the end of a stream beside those that were answered when they came
 growth      sub-clusters after n vectors and after 2 n of the same persons: cost goes with sub-clusters
-complement  DP-vMF-means in one pass, a small-variance method, and Links, both tuned on one draw: in 3 and 128 dimensions
+complement  DP-vMF-means in one pass, a small-variance method, and Links, both tuned: in 3 and 128 dimensions
 budget      DP-vMF-means in one pass with as many settings as `tune_links` tries
 """
 

@@ -127,7 +127,9 @@ def main() -> None:
     sets = last.get("sets", {})
     if arguments.only not in PARTS:
         found = run_sets([arguments.only] if arguments.only else list(streams.SETS), folder, peers)
-        sets = {name: found.get(name, sets.get(name)) for name in (*streams.SETS, "drawn") if name in found or name in sets}
+        sets = {
+            name: found.get(name, sets.get(name)) for name in (*streams.SETS, "drawn") if name in found or name in sets
+        }
     parts = {
         part: run_part(part, "toy" if arguments.toy else "full", folder, sets)
         for part in ([arguments.only] if arguments.only else PARTS)

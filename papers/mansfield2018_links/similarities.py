@@ -32,9 +32,7 @@ PAIRS = tuple((k, other) for k in COUNTS for other in COUNTS if other <= k)
 GROWN = (1, 2, 5, 10)  # vectors of a sub-cluster
 
 
-def cluster(
-    dimension: int, n_rows: int, rng: np.random.Generator, mode: float = MODE
-) -> tuple[np.ndarray, np.ndarray]:
+def cluster(dimension: int, n_rows: int, rng: np.random.Generator, mode: float = MODE) -> tuple[np.ndarray, np.ndarray]:
     """A centre (D,) and members (n, D), most of them at the angle `mode` from it."""
     variance = mode * math.tan(mode) / (dimension - 2)
     theta = np.linspace(1e-6, math.pi - 1e-6, 20_001)
@@ -71,8 +69,7 @@ def made(dimension: int, seed: int, n_trials: int) -> dict[str, Any]:
         "lemma 3": float(np.mean(askew)),
         "T_c": float(found[-1]),
         "differences": {
-            f"{k}, {other}": float(found[number] - thresholds.edge(k, other))
-            for number, (k, other) in enumerate(PAIRS)
+            f"{k}, {other}": float(found[number] - thresholds.edge(k, other)) for number, (k, other) in enumerate(PAIRS)
         },
         "means, degrees": math.degrees(float(np.mean(mean_angles))),
     }
@@ -123,9 +120,7 @@ def _person(
         },
     }
     if len(long) >= 2:
-        found["grown"] = {
-            str(k): _between([_direction(rows[one[:k]]) for one in long]) for k in GROWN
-        }
+        found["grown"] = {str(k): _between([_direction(rows[one[:k]]) for one in long]) for k in GROWN}
         found["whole"] = _between([_direction(rows[one]) for one in long])
     return found
 

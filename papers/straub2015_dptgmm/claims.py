@@ -71,7 +71,9 @@ def _finds_thirty(results: Results) -> Verdict:
         entry = results[kind]
         near, n_runs = n_near(entry, TANGENT), entry["n_runs"]
         ends = between(share_interval(near, n_runs), 2)
-        words.append(f"{kind} {numbers(entry, TANGENT)}, within one of {entry['n_true']} in {near} of {n_runs} ({ends})")
+        words.append(
+            f"{kind} {numbers(entry, TANGENT)}, within one of {entry['n_true']} in {near} of {n_runs} ({ends})"
+        )
         wins.append(near >= ENOUGH_RUNS * n_runs)
     return Verdict("; ".join(words), over(wins), _runs(results))
 
@@ -297,8 +299,8 @@ def _ninety_six(results: Results) -> Verdict:
     joints = ", ".join(f"{run['log_joint'][-1]:,.0f}" for run in runs)
     still = sum(run["n_clusters"][-1] > run["n_clusters"][len(run["n_clusters"]) // 2] for run in runs)
     measured += (
-        f"; from 20 centroids, {runs[0]['sweeps'][-1]} sweeps: {', '.join(map(str, found))} clusters, log joints {joints}; "
-        f"{still} of {len(runs)} still rose in the second half"
+        f"; from 20 centroids, {runs[0]['sweeps'][-1]} sweeps: {', '.join(map(str, found))} clusters, log joints "
+        f"{joints}; {still} of {len(runs)} still rose in the second half"
     )
     if len(found) > 1:
         measured += f"; mean {np.mean(found):.1f} ({between(interval(found), 1)})"
@@ -357,7 +359,9 @@ def _accepted(results: Results) -> Verdict:
         words.append(f"{name.removeprefix('mean: ')}: {np.mean(shares):.2f} ({between(interval(shares), 2)})")
         wins[name] = float(np.mean(shares)) >= 0.8
     n_runs = len(next(iter(results["proposals"].values())))
-    return Verdict(f"share of proposals accepted, {'; '.join(words)}", over(wins.values()), f"{n_runs} made sets of each")
+    return Verdict(
+        f"share of proposals accepted, {'; '.join(words)}", over(wins.values()), f"{n_runs} made sets of each"
+    )
 
 
 def _scatter(results: Results) -> Verdict:
@@ -456,7 +460,9 @@ CLAIMS = (
         _misses(FINITE, "FSD-TGMM, from random labels"),
         _ALL_STARTS,
     ),
-    Claim("starts", "(ours) DP-TGMM from other starts and with the paper's own moves", "", "", _other_starts, _ALL_STARTS),
+    Claim(
+        "starts", "(ours) DP-TGMM from other starts and with the paper's own moves", "", "", _other_starts, _ALL_STARTS
+    ),
     Claim(
         "bundled",
         "(ours) of the 30 clusters of the authors' bundled set two pairs are nearer than their width: 28 can be found",
@@ -465,7 +471,9 @@ CLAIMS = (
         _bundled,
         ("bundled",),
     ),
-    Claim("frames", "it scales to about 300,000 normals of a frame", "5.2, Fig. 4", "it runs", _large_frames, ("frames",)),
+    Claim(
+        "frames", "it scales to about 300,000 normals of a frame", "5.2, Fig. 4", "it runs", _large_frames, ("frames",)
+    ),
     Claim(
         "segments",
         "DP-TGMM gives the right segments where DP-GMM and spherical k-means do not (in this order)",
@@ -498,7 +506,9 @@ CLAIMS = (
         _ninety_six,
         ("words",),
     ),
-    Claim("meaning", "clusters hold words of similar meaning", "5.3, Fig. 5a", "0.05 above chance", _semantic, ("words",)),
+    Claim(
+        "meaning", "clusters hold words of similar meaning", "5.3, Fig. 5a", "0.05 above chance", _semantic, ("words",)
+    ),
     Claim(
         "condition",
         "condition numbers are spread out: real clusters are anisotropic",
@@ -559,8 +569,8 @@ CLAIMS = (
         by_test(
             f"{_ENUMERATION}::test_the_printed_merge_ratio_is_seen",
             f"{_ENUMERATION}::test_split_and_merge_ratios_are_reciprocal",
-            note="the split but for a misprint in its last factor; the merge is upside down and lacks a factor (dp_tgmm.md, "
-            "15)",
+            note="the split but for a misprint in its last factor; the merge is upside down and lacks a factor "
+            "(dp_tgmm.md, 15)",
             status=PARTLY,
         ),
     ),
@@ -590,7 +600,8 @@ CLAIMS = (
         "1, 4",
         "",
         not_attempted(
-            "times are those of benchmarks/dirichlet_process.py, on a quiet machine; here only that 300,000 rows run"
+            "times are those of benchmarks/dirichlet_process.py, on a quiet machine; by count a sweep here is "
+            "O(N K D^2 + K D^3) (dp_tgmm.md, 15), which no run shows"
         ),
     ),
     Claim(
@@ -650,8 +661,7 @@ CLAIMS = (
         "3.2, 4.1",
         "quadrature over covariances",
         by_test(
-            "tests/oracles/test_mixture_components.py::"
-            "test_the_marginal_is_the_integral_over_covariances_on_the_sphere"
+            "tests/oracles/test_mixture_components.py::test_the_marginal_is_the_integral_over_covariances_on_the_sphere"
         ),
     ),
 )

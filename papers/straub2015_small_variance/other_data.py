@@ -1,4 +1,4 @@
-"""Sections 1 and 8: directions that are no surface normals. Rotations as quaternions, protein backbones, words, sentences.
+"""Sections 1 and 8: directions that are no surface normals: quaternions, protein backbones, words, sentences.
 
 Quaternions q and -q are one rotation, which no vMF law knows. Here a rotation is the symmetric matrix q q^T, written as
 a unit vector of its 10 entries (those off the diagonal times sqrt 2): q and -q are then one vector, and the cosine of

@@ -41,7 +41,7 @@ def test_labels_of_the_finite_mixture_tend_to_the_nearest_direction():
 def test_the_posterior_of_a_direction_tends_to_the_direction_of_the_sum():
     """Supplement eq. 5: the prior is forgotten."""
     rng = np.random.default_rng(1)
-    rows, prior = _unit(rng.standard_normal((6, 3)) + [2.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
+    rows, prior = _unit(rng.standard_normal((6, 3)) + 2.0 * np.eye(3)[0]), np.eye(3)[2]
     total = rows.sum(axis=0)
     for tau in TAUS:
         natural = 5.0 * prior + tau * total
@@ -126,9 +126,15 @@ def test_the_manifold_laplace_approximation_needs_another_power_another_sign_and
     for tau in (20.0, 200.0, 2000.0):
         # the integral is exp(tau) times that of exp(-tau (1 - cos r)) over rings
         ring = math.exp(sphere.log_area(m))
-        exact = ring * integrate.quad(
-            lambda r, tau=tau: math.exp(-tau * (1.0 - math.cos(r))) * math.sin(r) ** (m - 1), 0.0, math.pi, limit=200
-        )[0]
+        exact = (
+            ring
+            * integrate.quad(
+                lambda r, tau=tau: math.exp(-tau * (1.0 - math.cos(r))) * math.sin(r) ** (m - 1),
+                0.0,
+                math.pi,
+                limit=200,
+            )[0]
+        )
         ratios.append(exact / (2.0 * math.pi / tau) ** (m / 2.0))
         rates.append(math.log(exact) / tau)
     printed_determinant = np.linalg.det(np.zeros((m, m)))
@@ -138,3 +144,38 @@ def test_the_manifold_laplace_approximation_needs_another_power_another_sign_and
     # corollary 1, which is all that the paper uses: the rate alone
     assert abs(rates[0]) > abs(rates[1]) > abs(rates[2])
     assert abs(rates[2]) < 0.01
+
+
+def _log_bessel(order, value):
+    return np.log(special.ive(order, value)) + value
+
+
+def test_the_printed_log_bessel_is_over_by_up_to_a_fifth_of_a_nat():
+    """Gopal and Yang, 10.1: an Amos-type value of log I, above the exact one."""
+    orders, values = (grid.ravel() for grid in np.meshgrid(np.linspace(0.5, 60.0, 40), np.geomspace(0.05, 400.0, 60)))
+    root = np.sqrt(values**2 + (orders + 1.0) ** 2)
+    half = orders + 0.5
+    printed = (
+        root
+        + half * np.log(values / (half + root))
+        - 0.5 * np.log(values / 2.0)
+        + half * np.log((2.0 * orders + 1.5) / (2.0 * (orders + 1.0)))
+        - 0.5 * np.log(2.0 * np.pi)
+    )
+    errors = printed - _log_bessel(orders, values)
+    assert 0.1 < np.abs(errors).max() < 0.25
+
+
+def test_the_printed_bound_of_log_bessel_is_none():
+    """Gopal and Yang, 2.1, bounding: printed, sqrt(..) - v log(v sqrt(..) + v^2) - sqrt(..) - v log(u), as a bound.
+
+    The integral of sqrt(u^2 + v^2) / u is sqrt(u^2 + v^2) - v log((v + sqrt(u^2 + v^2)) / u) and bounds differences.
+    """
+    v, u = 9.0, np.array([1.0, 10.0, 100.0])
+    root = np.sqrt(u**2 + v**2)
+    printed = root - v * np.log(v * root + v**2) - root - v * np.log(u)
+    assert np.all(printed < _log_bessel(v, u) - 10.0)
+    right = root - v * np.log((v + root) / u)
+    gains = np.diff(right) - np.diff(_log_bessel(v, u))
+    assert np.all(gains > 0.0)
+    assert np.all(gains < 1.5)
