@@ -170,6 +170,10 @@ def _splits_wrongly(results: Results) -> Verdict:
     return Verdict("; ".join(words), over(wins), _runs(results, ("anisotropic", "anisotropic, other starts")))
 
 
+def _share(near: int, entry: Results) -> str:
+    return f"{near} of {entry['n_runs']} ({between(share_interval(near, entry['n_runs']), 2)})"
+
+
 def _misses(method: str, elsewhere: str) -> Callable[[Results], Verdict]:
     """Whether a method misses thirty in most runs: from our start, and as the paper ran it."""
 
@@ -179,8 +183,8 @@ def _misses(method: str, elsewhere: str) -> Callable[[Results], Verdict]:
             entry, other = results[kind], results[f"{kind}, other starts"]
             near, other_near = n_near(entry, method), n_near(other, elsewhere)
             words.append(
-                f"{kind}: {numbers(entry, method)} from the default start ({near} of {entry['n_runs']} within one), "
-                f"{numbers(other, elsewhere)} from random labels ({other_near} of {other['n_runs']})"
+                f"{kind}: {numbers(entry, method)} from the default start, {_share(near, entry)} within one; "
+                f"{numbers(other, elsewhere)} from random labels, {_share(other_near, other)}"
             )
             default.append(near < 0.5 * entry["n_runs"])
             paper.append(other_near < 0.5 * other["n_runs"])
