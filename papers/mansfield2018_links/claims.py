@@ -56,7 +56,8 @@ def page(results: Results) -> str:
     """`claims.md`."""
     found = lines(results)
     head = f"{_HEAD}{counts(found)}\n{table(found)}"
-    return f"{head}\n{_accuracies(results)}\n{_settings(results)}\n{_NOTES}\n{by_section(SAID, found)}"
+    time = f"**Time.** The sets, with their peers, took {results['about']['seconds']:.0f} seconds.\n"
+    return f"{head}\n{_accuracies(results)}\n{_settings(results)}\n{_NOTES}\n{time}\n{by_section(SAID, found)}"
 
 
 def final(entry: Results, method: str, what: str = "accuracy") -> float:

@@ -130,11 +130,10 @@ def main() -> None:
         sets = {
             name: found.get(name, sets.get(name)) for name in (*streams.SETS, "drawn") if name in found or name in sets
         }
-    parts = {
-        part: run_part(part, "toy" if arguments.toy else "full", folder, sets)
-        for part in ([arguments.only] if arguments.only else PARTS)
-        if part in PARTS
-    }
+    parts: dict[str, Any] = {}
+    for part in PARTS:
+        if arguments.only in (None, part):
+            parts[part] = run_part(part, "toy" if arguments.toy else "full", folder, sets)
     if peers is not None:
         peers.close()
     about = {

@@ -137,4 +137,8 @@ def _about(results: Results) -> str:
     if recorded:
         traces = {len(entry["methods"]["DP-TGMM"]["trace"]) for entry in recorded.values()}
         said += f" Frames: {max(traces)} sweeps."
+    seconds = results["about"].get("seconds", {})
+    if seconds:
+        told = ", ".join(f"{name} {value:.0f}" for name, value in seconds.items())
+        said += f"\n\n**Time.** Seconds of the parts that recorded it, some beside other work: {told}."
     return f"{said}\n"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -273,11 +274,14 @@ def main() -> None:
     results: dict[str, Any] = {}
     if arguments.only and stored.exists():
         results = json.loads(stored.read_text())
-    results["about"] = {"size": arguments.size, **versions()}
+    seconds = results.get("about", {}).get("seconds", {})
+    results["about"] = {"size": arguments.size, "seconds": seconds, **versions()}
     for name, part in parts(SIZES[arguments.size], output, folder).items():
         if arguments.only and name not in arguments.only:
             continue
+        begin = time.perf_counter()
         results[name] = clean(part())
+        seconds[name] = round(time.perf_counter() - begin, 1)
         write(results, output)
         CONSOLE.print(f"{name}: done")
     show(results)

@@ -257,16 +257,21 @@ def main() -> None:
         # a reference clustering that creeps on after 300 sweeps is good enough
         warnings.simplefilter("ignore", ConvergenceWarning)
         chosen = arguments.only or list(PARTS)
-        parts = {name: PARTS[name](size, output, folder) for name in PARTS if name in chosen}
+        parts, seconds = {}, {}
+        for name in PARTS:
+            if name in chosen:
+                begin = time.perf_counter()
+                parts[name] = PARTS[name](size, output, folder)
+                seconds[name] = round(time.perf_counter() - begin, 1)
     about = {
         "size": arguments.size,
         "seconds": round(time.perf_counter() - start, 1),
         **versions(),
     }
-    results = clean({"about": about, **parts})
+    results = clean({"about": about, "seconds": seconds, **parts})
     if arguments.only:
         stored = json.loads((output / "results.json").read_text())
-        results = stored | {name: results[name] for name in chosen}
+        results = stored | {name: results[name] for name in chosen} | {"seconds": stored.get("seconds", {}) | seconds}
     (output / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (output / "claims.md").write_text(claims.page(results))
     show(results)

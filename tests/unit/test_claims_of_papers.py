@@ -66,7 +66,7 @@ def test_every_section_of_the_paper_is_in_the_list(paper):
     assert set(SECTIONS[folder.name]) <= named
 
 
-# Lines with runs and no interval: they judge a range of settings, a histogram, counts of ids, single runs, milliseconds.
+# Lines with runs and no interval: they judge ranges of settings, histograms, counts of ids, single runs, milliseconds.
 WITHOUT_INTERVAL = {
     "same", "sensitivity", "adapts", "forgets", "batch", "image-room", "image-recorded", "real-time", "bundled",
     "frames", "segments", "spurious", "words", "meaning", "condition", "axes", "figure-6", "counter",
