@@ -2,6 +2,7 @@
 
     python papers/straub2015_dptgmm/run.py                      all, ten to fifteen minutes on two cores
     python papers/straub2015_dptgmm/run.py --only words         one part; the others are those of the last run
+    python papers/straub2015_dptgmm/run.py --only "word runs"   800 sweeps by three seeds, about six minutes each
     python papers/straub2015_dptgmm/run.py --quick              the same at a small size, elsewhere
 
 Results, claims and pictures are written after every part. Recorded data is read where ARMILLARY_SHARED_DATA names the
@@ -260,7 +261,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_const", const="quick", dest="size", default="full")
     parser.add_argument("--toy", action="store_const", const="toy", dest="size", help="a few seconds, for the tests")
-    parser.add_argument("--only", choices=claims.PARTS, action="append", help="compute these parts alone")
+    parser.add_argument(
+        "--only", choices=(*claims.PARTS, *claims.LONG), action="append", help="compute these parts alone"
+    )
     parser.add_argument("--output", type=Path, help="a folder; by default this one for all, else a temporary one")
     arguments = parser.parse_args()
     folder = shared_data()
@@ -277,7 +280,7 @@ def main() -> None:
     seconds = results.get("about", {}).get("seconds", {})
     results["about"] = {"size": arguments.size, "seconds": seconds, **versions()}
     for name, part in parts(SIZES[arguments.size], output, folder).items():
-        if arguments.only and name not in arguments.only:
+        if name not in (arguments.only or claims.PARTS):
             continue
         begin = time.perf_counter()
         results[name] = clean(part())

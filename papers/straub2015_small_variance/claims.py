@@ -434,15 +434,19 @@ def _other(results: Results, name: str, what: str) -> list[float]:
     return [run[what] for run in results["other_data"][name]]
 
 
+def _span(numbers: list[float]) -> str:
+    return f"{numbers[0]:g}" if min(numbers) == max(numbers) else f"{min(numbers):g} to {max(numbers):g}"
+
+
 def _quaternions(results: Results) -> Verdict:
     numbers, nmi = _other(results, "quaternions", "n_clusters"), _other(results, "quaternions", "nmi")
     raw, raw_nmi = _other(results, "quaternions", "raw n_clusters"), _other(results, "quaternions", "raw nmi")
     is_found = all(abs(number - 12) <= 1 for number in numbers)
     is_found_raw = all(abs(number - 12) <= 1 for number in raw)
     measured = (
-        f"12 made rotations, signs at random. As quaternions {min(raw):g} to {max(raw):g} clusters, NMI "
+        f"12 made rotations, signs at random. As quaternions {_span(raw)} clusters, NMI "
         f"{sum(raw_nmi) / len(raw_nmi):.3f} ({between(interval(raw_nmi))}): q and -q, one rotation, are two. As q q^T "
-        f"in 10 dimensions {min(numbers):g} to {max(numbers):g}, NMI {sum(nmi) / len(nmi):.3f} "
+        f"in 10 dimensions {_span(numbers)}, NMI {sum(nmi) / len(nmi):.3f} "
         f"({between(interval(nmi))})"
     )
     status = HOLDS if is_found_raw else PARTLY if is_found else FAILS
@@ -453,7 +457,7 @@ def _backbones(results: Results) -> Verdict:
     numbers, nmi = _other(results, "backbones", "n_clusters"), _other(results, "backbones", "nmi")
     mean = sum(nmi) / len(nmi)
     measured = (
-        f"torsions drawn about four structures, on S^3: {min(numbers):g} to {max(numbers):g} clusters at 28°, NMI "
+        f"torsions drawn about four structures, on S^3: {_span(numbers)} clusters at 28°, NMI "
         f"{mean:.3f} ({between(interval(nmi))}). Recorded backbones: none are in the data"
     )
     is_whole = mean >= 0.95 and all(abs(number - 4) <= 1 for number in numbers)
@@ -798,10 +802,12 @@ CLAIMS = (
         "small",
         "the small-angle form of the walk is a fast approximation (eqs. 26 to 28)",
         "suppl. 3",
-        "the exact walk tends to it; the closed form is what the solver gives",
+        "the exact walk tends to it, for one row and for the sum of many; in part: for one row",
         by_test(
             "tests/unit/test_geodesic_walk.py::test_small_angles_tend_to_springs_in_series",
             f"{_DDP}::test_the_small_angle_solver_is_the_closed_form",
+            note="as printed the length of the sum is missing, which is 1 for one row",
+            status=PARTLY,
         ),
     ),
     Claim(
@@ -841,10 +847,13 @@ CLAIMS = (
         "oir",
         "optimistic restarts give the labels of the sequential rule, with a restart for each new or revived cluster",
         "6; suppl. 4 and 5, algorithms 2, 3 and 5",
-        "equal labels to the bit, births, deaths and revivals",
+        "equal labels to the bit, births, deaths and revivals; in part: with algorithm 3 corrected",
         by_test(
             "tests/parity/test_sequential.py::test_births_and_deaths_equal_the_sequential_rule",
             "tests/parity/test_sequential.py::test_revivals_equal_the_sequential_rule",
+            note="they do, but algorithm 3 as printed labels the last row only or never ends, and a cluster that loses "
+            "its last row needs a restart too (docs/errata.md)",
+            status=PARTLY,
         ),
     ),
 )
