@@ -297,8 +297,8 @@ def _ninety_six(results: Results) -> Verdict:
         behind = entry["log_joint"][-1] - few["log_joint"][-1]
         measured += (
             f"; from 20 centroids {few['trace'][-1]} after {len(few['trace'])} sweeps, with a log joint "
-            f"{abs(behind):,.0f} nats {'below' if behind > 0 else 'above'}. The paper's 800 sweeps by several seeds were "
-            "not run: at half a second of one core a sweep, about six minutes each (`--only 'word runs'`)"
+            f"{abs(behind):,.0f} nats {'below' if behind > 0 else 'above'}. The paper's 800 sweeps by several seeds "
+            "were not run: at half a second of one core a sweep, about six minutes each (`--only 'word runs'`)"
         )
         return Verdict(measured, HOLDS if abs(few["trace"][-1] - 96) <= 19 else FAILS, "1 run from each start")
     found = [run["n_clusters"][-1] for run in runs]
