@@ -388,7 +388,8 @@ def _image_times(results: Results) -> Verdict:
 
 def _runs_of(entry: Results) -> str:
     first = entry["runs"][0]
-    return f"{len(entry['runs'])} runs of {first['n_sweeps']} sweeps on {first['n_rows']:,} rows"
+    n_runs = len(entry["runs"])
+    return f"{n_runs} run{'s' if n_runs > 1 else ''} of {first['n_sweeps']} sweeps on {first['n_rows']:,} rows"
 
 
 def _finite_sampler(results: Results) -> Verdict:
@@ -422,8 +423,9 @@ def _restaurant_sampler(results: Results) -> Verdict:
     best = sum(run["nmi"] for run in exact["runs"]) / len(exact["runs"])
     hours = entry["hours_in_full"]
     is_behind = sum(found) / len(found) < best - 0.02
+    ends = f" ({between(interval(found))})" if len(found) > 1 else ""
     measured = (
-        f"NMI {sum(found) / len(found):.3f} ({between(interval(found))}), clusters "
+        f"NMI {sum(found) / len(found):.3f}{ends}, clusters "
         f"{', '.join(str(run['n_clusters']) for run in entry['runs'])}, against an NMI of {best:.3f} of the exact "
         f"split/merge sampler; 30,000 rows and 5,000 sweeps would take {hours:.0f} hours of one core (extrapolated)"
     )

@@ -45,7 +45,6 @@ def one(name: str, n_rows: int, n_sweeps: int, run: int) -> dict[str, Any]:
         "silhouette": silhouette,
         "seconds_a_sweep": seconds / len(trace),
         "numbers": trace[:: max(1, len(trace) // 20), 0].astype(int).tolist(),
-        "log_joint": trace[[len(trace) // 2, -1], 2].tolist(),
     }
 
 

@@ -68,7 +68,7 @@ def test_every_section_of_the_paper_is_in_the_list(paper):
 
 # Lines with runs and no interval: they judge ranges of settings, histograms, counts of ids, single runs, milliseconds.
 WITHOUT_INTERVAL = {
-    "same", "sensitivity", "adapts", "forgets", "batch", "image-room", "image-recorded", "real-time", "bundled",
+    "same", "crp", "sensitivity", "adapts", "forgets", "batch", "image-room", "image-recorded", "real-time", "bundled",
     "frames", "segments", "spurious", "words", "meaning", "condition", "axes", "figure-6", "counter",
 }  # fmt: skip
 
