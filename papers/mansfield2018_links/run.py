@@ -38,7 +38,7 @@ HERE = Path(__file__).parent
 TEST_ORDERS = (10, 11, 12)
 N_CHECKPOINTS = 12
 PARTS = ("similarities", "behaviour")  # besides the sets
-SIZES = {"full": (10, 200), "toy": (2, 5)}  # runs, and trials of a run, of what is made
+SIZES = {"full": (10, 200), "toy": (1, 5)}  # runs, and trials of a run, of what is made
 
 
 def measure(ids: np.ndarray, persons: np.ndarray, seconds: float) -> dict[str, Any]:
