@@ -1,12 +1,13 @@
-"""What the scripts of all papers share: where recorded data is, progress, and numbers that are ready for JSON."""
+"""What the scripts of all papers share: recorded data, progress, cases that resume, intervals, numbers for JSON."""
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import platform
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ import numpy as np
 import sklearn
 from rich.console import Console
 from rich.progress import track as rich_track
+from scipy import stats
 
 import armillary
 
@@ -34,6 +36,11 @@ def temporary_folder(paper: Path) -> Path:
     return Path(tempfile.gettempdir()) / "armillary-papers" / paper.name
 
 
+def cases_of(paper: Path, size: str, part: str) -> Path:
+    """Where a part of a run keeps its cases until it is whole."""
+    return temporary_folder(paper) / "cases" / f"{size}, {part}.json"
+
+
 def track(items: Iterable[T], word: str) -> Iterable[T]:
     """A progress bar."""
     return rich_track(list(items), description=word, console=CONSOLE, transient=True)
@@ -49,6 +56,11 @@ def versions() -> dict[str, str]:
     }
 
 
+def unit(rows: np.ndarray) -> np.ndarray:
+    """To length one, along the last axis."""
+    return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
+
+
 def clean(value: Any) -> Any:
     """Ready for JSON: numbers with six digits, None for what is not a number."""
     if isinstance(value, dict):
@@ -58,3 +70,43 @@ def clean(value: Any) -> Any:
     if isinstance(value, float):
         return None if math.isnan(value) else float(f"{value:.6g}")
     return value
+
+
+def resumed(cases: Mapping[str, Callable[[], Any]], store: Path, word: str) -> dict[str, Any]:
+    """What all cases gave, ready for JSON; a run that was cut short goes on from what it left in `store`."""
+    store.parent.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Any] = json.loads(store.read_text()) if store.exists() else {}
+    for name in track([name for name in cases if name not in found], word):
+        found[name] = clean(cases[name]())
+        half = store.with_suffix(".part")
+        half.write_text(json.dumps(found))
+        half.replace(store)
+    store.unlink(missing_ok=True)
+    return {name: found[name] for name in cases}
+
+
+def interval(values: Iterable[float], level: float = 0.95) -> tuple[float, float]:
+    """Of the mean, by Student's law; one value, or equal ones, have none to tell and give themselves."""
+    found = np.asarray(list(values), dtype=np.float64)
+    mean, error = float(found.mean()), float(stats.sem(found)) if len(found) > 1 else 0.0
+    if error == 0.0:
+        return mean, mean
+    low, high = stats.t.interval(level, len(found) - 1, mean, error)
+    return float(low), float(high)
+
+
+def interval_of(mean: float, sd: float, n_runs: int, level: float = 0.95) -> tuple[float, float]:
+    """The same from a mean and a standard deviation that are stored."""
+    half = float(stats.t.ppf(0.5 + level / 2.0, n_runs - 1)) * sd / math.sqrt(n_runs) if n_runs > 1 else 0.0
+    return mean - half, mean + half
+
+
+def share_interval(n_wins: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Of a share, by Wilson."""
+    found = stats.binomtest(n_wins, n).proportion_ci(level, method="wilson")
+    return float(found.low), float(found.high)
+
+
+def between(ends: tuple[float, float], digits: int = 3) -> str:
+    """An interval in words."""
+    return f"95%: {ends[0]:.{digits}f} to {ends[1]:.{digits}f}"

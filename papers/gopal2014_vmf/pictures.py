@@ -9,6 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from armillary.plots import plot_top_features, plot_trajectories
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -31,8 +33,8 @@ LOOKS = {
 
 
 def save(figure: Figure, path: Path) -> None:
-    """A PNG of modest size."""
-    figure.savefig(path, dpi=110)
+    """A PNG of modest size; drawings of the library's own keep what they write beside their axes."""
+    figure.savefig(path, dpi=110, bbox_inches=None if figure.get_layout_engine() else "tight")
 
 
 def by_set(clustering: dict[str, Any], kind: str, measure: str = "NMI") -> Figure:
@@ -177,3 +179,15 @@ def _plain(ax: Axes) -> None:
         ax.spines[side].set_visible(False)
     ax.grid(color="#e6e9ef", linewidth=0.6)
     ax.set_axisbelow(True)
+
+
+def figure_5(model: Any, words: list[str], topic: int) -> Any:
+    """The words of one topic over the years."""
+    return plot_top_features(model, topic, n=8, every=3, feature_names=words).figure
+
+
+def figure_6(model: Any, rows: np.ndarray) -> Any:
+    """Paths of the mean directions among the documents."""
+    ax = plot_trajectories(model, rows, model.labels_)
+    ax.figure.suptitle("NIPS on three principal components: 5 directions from 1987 to 1999", color=INK, fontsize=11)
+    return ax.figure

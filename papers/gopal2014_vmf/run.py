@@ -2,6 +2,7 @@
 
     python papers/gopal2014_vmf/run.py            all, about half an hour: results, claims, pictures
     python papers/gopal2014_vmf/run.py --quick    small sets, about a minute, written elsewhere
+    python papers/gopal2014_vmf/run.py --only topics    one part; the others are those of the last run
 
 Recorded text is read where ARMILLARY_SHARED_DATA names the data folder; without it everything real is skipped, which
 the results say, and documents drawn from topics are clustered instead, so that the script is still exercised.
@@ -16,21 +17,26 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import claims
+import counter_examples
 import documents
+import first_concentrations
 import held_out
 import hierarchies
 import methods
 import pictures
+import posteriors
 import slices
+import topics_over_time
 from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
 sys.path.append(str(Path(__file__).parents[2]))  # what papers share
-from papers.common import CONSOLE, NO_DATA, clean, shared_data, temporary_folder, track, versions
+from papers.common import CONSOLE, NO_DATA, cases_of, clean, resumed, shared_data, temporary_folder, track, versions
 
 HERE = Path(__file__).parent
 
@@ -45,24 +51,26 @@ class Runs:
     splits: int  # for held-out likelihood
     trees: int = 0  # splits for trees
     lasts: tuple[int, ...] = ()  # slices of time, each learned up to and scored on the next
+    starts: int = 0  # seeds of first concentrations
+    ways: int = 0  # splits for the ways to the posterior
 
 
 SIZES: dict[str, dict[str, Runs]] = {
     "full": {
-        "CNAE-9": Runs(10, 5, 3, 3, trees=2),
-        "BBC": Runs(5, 3, 2, 2),
-        "re0": Runs(5, 3, 2, 3, trees=2),
-        "fbis": Runs(3, 2, 1, 2),
-        "k1a": Runs(3, 2, 1, 2, trees=1),
-        "k1b": Runs(3, 2, 1, 0),
-        "R8": Runs(3, 1, 1, 1),
-        "Reuters": Runs(2, 1, 1, 1, lasts=(3, 5)),
-        "TDT2": Runs(2, 1, 0, 1, lasts=(7, 15)),
-        "20 Newsgroups": Runs(2, 1, 1, 1),
+        "CNAE-9": Runs(10, 5, 3, 3, trees=2, starts=5, ways=3),
+        "BBC": Runs(5, 3, 2, 2, starts=5),
+        "re0": Runs(5, 3, 2, 3, trees=2, starts=5),
+        "fbis": Runs(3, 2, 1, 2, starts=3),
+        "k1a": Runs(3, 2, 1, 2, trees=1, starts=3),
+        "k1b": Runs(3, 2, 1, 0, starts=3),
+        "R8": Runs(3, 1, 1, 1, starts=3),
+        "Reuters": Runs(2, 1, 1, 1, lasts=(3, 5), starts=2),
+        "TDT2": Runs(2, 1, 0, 1, lasts=(7, 15), starts=2),
+        "20 Newsgroups": Runs(2, 1, 1, 1, starts=1),
         "NIPS": Runs(0, 0, 0, 1, trees=1, lasts=(1991, 1993, 1995, 1997)),
     },
     "quick": {
-        "CNAE-9": Runs(3, 1, 1, 1, trees=1),
+        "CNAE-9": Runs(3, 1, 1, 1, trees=1, starts=1, ways=1),
         "BBC": Runs(2, 1, 0, 1),
         "re0": Runs(2, 1, 0, 1),
         "k1a": Runs(1, 0, 0, 0),
@@ -71,6 +79,9 @@ SIZES: dict[str, dict[str, Runs]] = {
     "toy": {"CNAE-9": Runs(1, 0, 0, 0), "re0": Runs(1, 0, 0, 1)},
 }
 N_TOPICS = 30  # in time
+GIBBS = {"full": (200, 100), "quick": (50, 20), "toy": (5, 5)}  # burn-in and draws
+DENSE_SEEDS = 2
+Sets = dict[str, tuple[documents.Documents, Runs]]
 
 
 def cluster(found: documents.Documents, runs: Runs) -> dict[str, Any]:
@@ -108,10 +119,68 @@ def hold_out(found: documents.Documents, runs: Runs) -> dict[str, Any]:
     return held_out.over_splits(found, numbers, runs.splits, track)
 
 
-def run(size: str, folder: Path | None, part: str) -> dict[str, Any]:
-    """All sets of a size: both parts, or one."""
+def run_first_concentrations(sets: Sets, size: str) -> dict[str, Any]:
+    """By set: every start and seed."""
+    cases = {
+        f"{name}: {kind}, run {seed}": partial(first_concentrations.measure, found, kind, seed)
+        for name, (found, runs) in sets.items()
+        for kind in (claims.RANDOM, claims.PLUS)
+        for seed in range(1, runs.starts + 1)
+    }
+    return _by_set(resumed(cases, cases_of(HERE, size, "first concentrations"), "first concentrations"))
+
+
+def run_posteriors(sets: Sets, size: str) -> dict[str, Any]:
+    """By set: every way to the posterior and split."""
+    cases = {
+        f"{name}: {way}, run {seed}": partial(posteriors.measure, found, way, seed, GIBBS[size])
+        for name, (found, runs) in sets.items()
+        for way in posteriors.WAYS
+        for seed in range(1, runs.ways + 1)
+    }
+    return _by_set(resumed(cases, cases_of(HERE, size, "posteriors"), "ways to the posterior"))
+
+
+def run_counter_examples(sets: Sets, size: str, folder: Path) -> dict[str, Any]:
+    """Collections that are no text, by start and seed; and what all collections are like."""
+    cases: dict[str, Callable[[], Any]] = {
+        f"{name}: {kind}, run {seed}": partial(counter_examples.dense, folder, name, kind, seed)
+        for name in counter_examples.NAMES
+        for kind in (claims.RANDOM, claims.PLUS)
+        for seed in range(1, DENSE_SEEDS + 1)
+    }
+    found = _by_set(resumed(cases, cases_of(HERE, size, "counter-examples"), "counter-examples"))
+    like = {name: counter_examples.quantities(*counter_examples.load(folder, name)) for name in counter_examples.NAMES}
+    for name, (one, _) in sets.items():
+        if one.classes is not None:
+            like[name] = counter_examples.quantities(documents.tf_idf(one.counts), one.classes)
+    return {"runs": found, "quantities": like}
+
+
+def run_topics(sets: Sets, folder: Path, output: Path) -> dict[str, Any]:
+    """Figures 5 and 6."""
+    nips, vocabulary = sets["NIPS"][0], topics_over_time.vocabulary(folder)
+    words, model = topics_over_time.words_over_time(nips, vocabulary)
+    sphere, moving, rows = topics_over_time.on_the_sphere(nips)
+    pictures.save(pictures.figure_5(model, vocabulary, words["topic"]), output / "figure5.png")
+    pictures.save(pictures.figure_6(moving, rows), output / "figure6.png")
+    return {"words": words, "sphere": sphere}
+
+
+def _by_set(cases: dict[str, Any]) -> dict[str, Any]:
+    """Set -> start or way -> runs, of cases that are named so."""
+    found: dict[str, Any] = {}
+    for key, entry in cases.items():
+        name, rest = key.split(": ", 1)
+        found.setdefault(name, {}).setdefault(rest.rsplit(", run ", 1)[0], []).append(entry)
+    return found
+
+
+def run(size: str, folder: Path | None, part: str, output: Path) -> dict[str, Any]:
+    """All sets of a size: every part, or one."""
     if folder is None:
-        sets = {"4 topics": (documents.drawn(200, 300, 4, seed=1), Runs(2, 1, 1, 1, trees=1, lasts=(3,)))}
+        runs = Runs(2, 1, 1, 1, trees=1, lasts=(3,), starts=1, ways=1)
+        sets: Sets = {"4 topics": (documents.drawn(200, 300, 4, seed=1), runs)}
     else:
         sets = {name: (documents.load(folder, name), runs) for name, runs in SIZES[size].items()}
     shapes = hierarchies.SHAPES if size == "full" else hierarchies.SHAPES[:1]
@@ -129,11 +198,20 @@ def run(size: str, folder: Path | None, part: str) -> dict[str, Any]:
         "hierarchies": (grow, lambda runs: runs.trees),
         "slices": (follow, lambda runs: runs.lasts),
     }
-    return {
+    parts = {
         name: {of: do(*one) for of, one in sets.items() if is_asked(one[1])}
         for name, (do, is_asked) in jobs.items()
         if part in ("", name)
     }
+    others: dict[str, Callable[[], dict[str, Any]]] = {
+        "first_concentrations": lambda: run_first_concentrations(sets, size),
+        "posteriors": lambda: run_posteriors(sets, size),
+    }
+    if folder is not None:
+        others["counter_examples"] = lambda: run_counter_examples(sets, size, folder)
+        if "NIPS" in sets and size == "full":
+            others["topics"] = lambda: run_topics(sets, folder, output)
+    return parts | {name: do() for name, do in others.items() if part in ("", name)}
 
 
 def draw(results: dict[str, Any], output: Path) -> None:
@@ -154,8 +232,8 @@ def draw(results: dict[str, Any], output: Path) -> None:
 def show(results: dict[str, Any]) -> None:
     """The claims and where they stand."""
     table = Table("claim", "measured", "status", title="Gopal and Yang 2014", show_lines=True)
-    for claim, _, _, measured, status in claims.lines(results):
-        table.add_row(claim, measured, status)
+    for line in claims.lines(results):
+        table.add_row(line.claim, line.measured, line.status)
     CONSOLE.print(table)
 
 
@@ -180,7 +258,7 @@ def main() -> None:
     with warnings.catch_warnings():
         # what stops at 200 steps is good enough, for every method alike
         warnings.simplefilter("ignore", ConvergenceWarning)
-        parts = run(arguments.size, folder, arguments.only or "")
+        parts = run(arguments.size, folder, arguments.only or "", output)
     seconds = {arguments.only or "all": round(time.perf_counter() - begin, 1)}
     stored = output / "results.json"
     if arguments.only:

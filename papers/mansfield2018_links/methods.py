@@ -80,7 +80,7 @@ def _links(thresholds: tuple[float, ...]) -> Callable[[np.ndarray, int], tuple[n
     return lambda rows, _: _timed(rows, lambda x: Links(*thresholds).fit(x).labels_)
 
 
-def one_pass(half: Stream, orders: list[np.ndarray]) -> Method:
+def one_pass(half: Stream, orders: list[np.ndarray], angles: np.ndarray = ANGLES) -> Method:
     """DP-vMF-means in one pass: the nearest direction within an angle, or a new one; means every 16 vectors."""
 
     def learn(rows: np.ndarray, angle: float) -> np.ndarray:
@@ -89,7 +89,7 @@ def one_pass(half: Stream, orders: list[np.ndarray]) -> Method:
             [model.partial_fit(rows[start : start + 16]).labels_ for start in range(0, len(rows), 16)]
         )
 
-    best = _choose([float(angle) for angle in ANGLES], half, orders, learn)
+    best = _choose([float(angle) for angle in angles], half, orders, learn)
     return Method(
         {"max_angle_degrees": float(np.degrees(best))}, lambda rows, _: _timed(rows, lambda x: learn(x, best))
     )

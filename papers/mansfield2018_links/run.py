@@ -2,6 +2,7 @@
 
     python papers/mansfield2018_links/run.py                      all, about fifteen minutes: results, claims, pictures
     python papers/mansfield2018_links/run.py --only "faces, centred"    one set; the others are those of the last run
+    python papers/mansfield2018_links/run.py --only similarities        or --only behaviour: a minute or two each
     python papers/mansfield2018_links/run.py --toy                a few seconds, for the tests
 
 The paper gives no numbers of its own. Each clusterer is tuned on one half of the persons and answers streams of the
@@ -19,21 +20,25 @@ import time
 from pathlib import Path
 from typing import Any
 
+import behaviour
 import claims
 import methods
 import numpy as np
 import pictures
+import similarities
 from rich.table import Table
 
 import streams
 from armillary.metrics import matched_accuracy_score
 
 sys.path.append(str(Path(__file__).parents[2]))  # what papers share
-from papers.common import CONSOLE, NO_DATA, clean, shared_data, temporary_folder, versions
+from papers.common import CONSOLE, NO_DATA, cases_of, clean, resumed, shared_data, temporary_folder, versions
 
 HERE = Path(__file__).parent
 TEST_ORDERS = (10, 11, 12)
 N_CHECKPOINTS = 12
+PARTS = ("similarities", "behaviour")  # besides the sets
+SIZES = {"full": (10, 200), "toy": (1, 5)}  # runs, and trials of a run, of what is made
 
 
 def measure(ids: np.ndarray, persons: np.ndarray, seconds: float) -> dict[str, Any]:
@@ -81,10 +86,28 @@ def both_directions(name: str, stream: streams.Stream, peers: Any) -> dict[str, 
     }
 
 
+def run_sets(names: list[str], folder: Path | None, peers: Any) -> dict[str, Any]:
+    """All methods on each set."""
+    if folder is None:
+        CONSOLE.print(f"Recorded embeddings are skipped: {NO_DATA}. A drawn stream stands in for them.")
+        return {"drawn": both_directions("drawn", streams.drawn(), peers)}
+    return {name: both_directions(name, streams.SETS[name](folder), peers) for name in names}
+
+
+def run_part(part: str, size: str, folder: Path | None, sets: dict[str, Any]) -> dict[str, Any]:
+    """What is made, and what is measured on recorded vectors without peers; a run that was cut short goes on."""
+    n_runs, n_trials = SIZES[size]
+    if part == "similarities":
+        cases = similarities.cases(folder, n_runs, n_trials)
+        return similarities.collected(resumed(cases, cases_of(HERE, size, part), part))
+    cases = behaviour.cases(folder, sets, n_runs)
+    return behaviour.collected(resumed(cases, cases_of(HERE, size, part), part))
+
+
 def main() -> None:
     """Compute, draw, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=list(streams.SETS), help="compute one set")
+    parser.add_argument("--only", choices=[*streams.SETS, *PARTS], help="compute one set or part")
     parser.add_argument("--toy", action="store_true", help="a drawn stream, without peers")
     parser.add_argument("--output", type=Path, help="a folder; by default this one, or a temporary one without data")
     arguments = parser.parse_args()
@@ -92,39 +115,43 @@ def main() -> None:
     output: Path = arguments.output or (HERE if folder is not None else temporary_folder(HERE))
     output.mkdir(parents=True, exist_ok=True)
     peers, without = None, "toy run"
-    if not arguments.toy:
+    if not arguments.toy and arguments.only not in PARTS:
         try:
             peers = methods.Peers(n_threads=1)
         except (OSError, subprocess.CalledProcessError) as error:
             without = f"linkscluster and river could not be installed: {error}"
             CONSOLE.print(without)
     begin = time.perf_counter()
-    if folder is None:
-        CONSOLE.print(f"Recorded embeddings are skipped: {NO_DATA}. A drawn stream stands in for them.")
-        sets = {"drawn": both_directions("drawn", streams.drawn(), peers)}
-    else:
-        names = [arguments.only] if arguments.only else list(streams.SETS)
-        sets = {name: both_directions(name, streams.SETS[name](folder), peers) for name in names}
+    stored = output / "results.json"
+    last = json.loads(stored.read_text()) if arguments.only and stored.exists() else {}
+    sets = last.get("sets", {})
+    if arguments.only not in PARTS:
+        found = run_sets([arguments.only] if arguments.only else list(streams.SETS), folder, peers)
+        sets = {
+            name: found.get(name, sets.get(name)) for name in (*streams.SETS, "drawn") if name in found or name in sets
+        }
+    parts: dict[str, Any] = {}
+    for part in PARTS:
+        if arguments.only in (None, part):
+            parts[part] = run_part(part, "toy" if arguments.toy else "full", folder, sets)
     if peers is not None:
         peers.close()
-    stored = output / "results.json"
-    if arguments.only and stored.exists():
-        last = json.loads(stored.read_text())["sets"]
-        sets = {name: sets.get(name, last.get(name)) for name in streams.SETS if name in sets or name in last}
     about = {
         "data": "recorded" if folder else f"drawn: {NO_DATA}",
         "peers": "run beside" if peers is not None else without,
         "seconds": round(time.perf_counter() - begin, 1),
         **versions(),
     }
-    results = clean({"about": about, "sets": sets})
+    if arguments.only in PARTS:
+        about = last["about"]  # of the run of the sets
+    results = last | clean({"about": about, "sets": sets, **parts})
     stored.write_text(json.dumps(results, indent=1) + "\n")
     (output / "claims.md").write_text(claims.page(results))
     for name, entry in results["sets"].items():
         pictures.save(pictures.over_time(name, entry), output / f"{name.replace(', ', ' ').replace(' ', '_')}.png")
     table = Table("claim", "measured", "status", title="Mansfield et al. 2018", show_lines=True)
-    for claim, _, _, measured, status in claims.lines(results):
-        table.add_row(claim, measured, status)
+    for line in claims.lines(results):
+        table.add_row(line.claim, line.measured, line.status)
     CONSOLE.print(table)
 
 

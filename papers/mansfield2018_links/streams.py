@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+sys.path.append(str(Path(__file__).parents[2]))  # what papers share
+from papers.common import unit
 
 
 class Stream(NamedTuple):
@@ -38,8 +42,7 @@ class Stream(NamedTuple):
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
-    rows = rows.astype(np.float32)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit(rows.astype(np.float32))
 
 
 def _codes(values: np.ndarray) -> np.ndarray:

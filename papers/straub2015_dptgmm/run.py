@@ -2,6 +2,7 @@
 
     python papers/straub2015_dptgmm/run.py                      all, ten to fifteen minutes on two cores
     python papers/straub2015_dptgmm/run.py --only words         one part; the others are those of the last run
+    python papers/straub2015_dptgmm/run.py --only "word runs"   800 sweeps by three seeds, about six minutes each
     python papers/straub2015_dptgmm/run.py --quick              the same at a small size, elsewhere
 
 Results, claims and pictures are written after every part. Recorded data is read where ARMILLARY_SHARED_DATA names the
@@ -13,8 +14,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +25,13 @@ import claims
 import normals
 import page
 import pictures
+import proposals
 import synthetic
 import words
 from rich.table import Table
 
 sys.path.append(str(Path(__file__).parents[2]))  # what papers share
-from papers.common import CONSOLE, NO_DATA, clean, shared_data, temporary_folder, track, versions
+from papers.common import CONSOLE, NO_DATA, cases_of, clean, resumed, shared_data, temporary_folder, track, versions
 
 HERE = Path(__file__).parent
 
@@ -36,6 +40,7 @@ HERE = Path(__file__).parent
 class Size:
     """How much is computed."""
 
+    name: str
     n_rows: int  # of the synthetic sets
     n_true: int  # their clusters
     n_runs: int
@@ -50,15 +55,18 @@ class Size:
     scene_sweeps: tuple[int, int]
     n_words: int | None
     word_sweeps: tuple[int, int]  # from the default start, from the paper's
+    word_runs: tuple[int, int]  # from the paper's start: runs, sweeps
+    proposals: tuple[int, int]  # runs, steps
 
 
 SIZES = {
     "full": Size(
+        name="full",
         n_rows=9990,
         n_true=30,
         n_runs=10,
         n_draws=60,
-        other_runs=3,
+        other_runs=10,
         other_draws=100,
         bundled=(2, 50, 50),
         frames=normals.FRAMES,
@@ -68,8 +76,11 @@ SIZES = {
         scene_sweeps=(40, 20),
         n_words=None,
         word_sweeps=(100, 250),
+        word_runs=(3, 800),
+        proposals=(10, 400),
     ),
     "quick": Size(
+        name="quick",
         n_rows=9990,
         n_true=30,
         n_runs=2,
@@ -84,8 +95,11 @@ SIZES = {
         scene_sweeps=(20, 10),
         n_words=10_000,
         word_sweeps=(20, 20),
+        word_runs=(1, 40),
+        proposals=(2, 100),
     ),
     "toy": Size(
+        name="toy",
         n_rows=120,
         n_true=3,
         n_runs=2,
@@ -100,6 +114,8 @@ SIZES = {
         scene_sweeps=(2, 2),
         n_words=2000,
         word_sweeps=(4, 4),
+        word_runs=(1, 4),
+        proposals=(1, 10),
     ),
 }
 
@@ -123,11 +139,11 @@ def run_default(kind: str, size: Size, output: Path) -> dict[str, Any]:
 
 
 def run_elsewhere(kind: str, size: Size, _: Path) -> dict[str, Any]:
-    """Samplers from other starts, and with the paper's own moves."""
-    runs, samplers = range(size.other_runs), synthetic.FROM_ELSEWHERE
-    return synthetic.run(
-        kind, size.n_rows, size.n_true, runs, samplers, size.other_draws, track=track, is_estimated=False
-    )[0]
+    """Samplers from other starts, and with the paper's own moves; a run that was cut short goes on."""
+    given = size.n_rows, size.n_true, range(size.other_runs), size.other_draws
+    cases = synthetic.elsewhere(kind, *given)
+    word = f"{kind}, other starts"
+    return synthetic.collected(resumed(cases, cases_of(HERE, size.name, word), word), *given)
 
 
 def run_bundled(size: Size, output: Path, folder: Path) -> dict[str, Any]:
@@ -166,6 +182,20 @@ def run_words(size: Size, output: Path, folder: Path) -> dict[str, Any]:
     return results
 
 
+def run_word_runs(size: Size, _: Path, folder: Path) -> dict[str, Any]:
+    """Word vectors from the paper's start, for its number of sweeps, by several seeds."""
+    vocabulary = words.load(folder, size.n_words)
+    n_runs, n_sweeps = size.word_runs
+    cases = {f"run {seed}": partial(words.as_in_the_paper, vocabulary, n_sweeps, seed) for seed in range(n_runs)}
+    return {"runs": list(resumed(cases, cases_of(HERE, size.name, "word runs"), "words").values())}
+
+
+def run_proposals(size: Size) -> dict[str, Any]:
+    """The paper's approximations, on rows of one cluster."""
+    cases = proposals.cases(*size.proposals)
+    return proposals.collected(resumed(cases, cases_of(HERE, size.name, "proposals"), "proposals"))
+
+
 def parts(size: Size, output: Path, folder: Path | None) -> dict[str, Callable[[], dict[str, Any]]]:
     """What can be computed, by name; nothing runs yet."""
 
@@ -181,6 +211,8 @@ def parts(size: Size, output: Path, folder: Path | None) -> dict[str, Callable[[
         "frames": lambda: run_frames(size, output, folder),
         "scenes": recorded(run_scenes),
         "words": recorded(run_words),
+        "proposals": lambda: run_proposals(size),
+        "word runs": recorded(run_word_runs),
     }
 
 
@@ -229,7 +261,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_const", const="quick", dest="size", default="full")
     parser.add_argument("--toy", action="store_const", const="toy", dest="size", help="a few seconds, for the tests")
-    parser.add_argument("--only", choices=claims.PARTS, action="append", help="compute these parts alone")
+    parser.add_argument(
+        "--only", choices=(*claims.PARTS, *claims.LONG), action="append", help="compute these parts alone"
+    )
     parser.add_argument("--output", type=Path, help="a folder; by default this one for all, else a temporary one")
     arguments = parser.parse_args()
     folder = shared_data()
@@ -243,11 +277,14 @@ def main() -> None:
     results: dict[str, Any] = {}
     if arguments.only and stored.exists():
         results = json.loads(stored.read_text())
-    results["about"] = {"size": arguments.size, **versions()}
+    seconds = results.get("about", {}).get("seconds", {})
+    results["about"] = {"size": arguments.size, "seconds": seconds, **versions()}
     for name, part in parts(SIZES[arguments.size], output, folder).items():
-        if arguments.only and name not in arguments.only:
+        if name not in (arguments.only or claims.PARTS):
             continue
+        begin = time.perf_counter()
         results[name] = clean(part())
+        seconds[name] = round(time.perf_counter() - begin, 1)
         write(results, output)
         CONSOLE.print(f"{name}: done")
     show(results)

@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,44 @@ def run(
         },
     }
     return results, made[runs[0]], {method: found[0] for method, found in outcomes.items()}
+
+
+def elsewhere(kind: str, n_rows: int, n_clusters: int, runs: range, n_draws: int) -> dict[str, Callable[[], Any]]:
+    """One case for each sampler of `FROM_ELSEWHERE` and run: what `collected` takes, not computed yet."""
+
+    def case(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+        made = make(kind, n_rows, n_clusters, seed)
+        outcome = sampled(made, settings, n_draws, seed, is_estimated=False)
+        return summary([outcome], [made.labels]) | {"best_nmi": made.best_nmi}
+
+    return {
+        f"{method}, run {seed}": partial(case, settings, seed)
+        for seed in runs
+        for method, settings in FROM_ELSEWHERE.items()
+    }
+
+
+def collected(cases: Mapping[str, Any], n_rows: int, n_clusters: int, runs: range, n_draws: int) -> dict[str, Any]:
+    """The cases of `elsewhere` in the form of `run`."""
+    by_method = {method: [cases[f"{method}, run {seed}"] for seed in runs] for method in FROM_ELSEWHERE}
+    return {
+        "n_rows": n_rows,
+        "n_true": n_clusters,
+        "n_runs": len(runs),
+        "n_draws": n_draws,
+        "best_nmi": [one["best_nmi"] for one in next(iter(by_method.values()))],
+        "methods": {method: _together(found) for method, found in by_method.items()},
+    }
+
+
+def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Summaries of single runs as one; NaN, which JSON lacks, stands for NMI that was not kept."""
+    lists = {what: [one[what][0] for one in found] for what in ("n_clusters", "nmi", "last_n_clusters", "last_nmi")}
+    curves: dict[str, Any] = {"sweep": found[0]["curves"]["sweep"]}
+    for what in ("nmi", "n_clusters"):
+        values = np.array([one["curves"][what]["mean"] for one in found], dtype=np.float64)
+        curves[what] = {"mean": values.mean(axis=0).tolist(), "sd": values.std(axis=0).tolist()}
+    return {**lists, "curves": curves}
 
 
 def summary(outcomes: list[Outcome], truths: list[np.ndarray]) -> dict[str, Any]:

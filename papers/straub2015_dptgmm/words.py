@@ -126,3 +126,17 @@ def ends(model: Any, vocabulary: Vocabulary, cluster: int, n: int = 8) -> dict[s
         for end, chosen in (("low", order[:n]), ("high", order[::-1][:n])):
             found[f"{name} axis, {end}"] = [vocabulary.words[number] for number in members[chosen]]
     return found
+
+
+def as_in_the_paper(vocabulary: Vocabulary, n_sweeps: int, seed: int) -> dict[str, Any]:
+    """A chain from 20 centroids for as many sweeps as the paper's; clusters and log joint every 20 sweeps."""
+    model = DirichletProcessMixture(
+        init=N_CENTROIDS, n_burn_in=n_sweeps - 1, n_draws=1, random_state=seed, n_threads=1
+    ).fit(vocabulary.rows)
+    trace = model.trace_[0]
+    shown = np.unique([*range(0, len(trace), 20), len(trace) - 1])
+    return {
+        "sweeps": (shown + 1).tolist(),
+        "n_clusters": trace[shown, 0].astype(int).tolist(),
+        "log_joint": trace[shown, 2].tolist(),
+    }

@@ -5,57 +5,49 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from pathlib import Path
 
-Results = dict[str, Any]
-Verdict = tuple[str, str]  # what was measured, status
-
-HOLDS, PARTLY, FAILS = "holds", "holds in part", "does not hold here"
-SKIPPED, OPEN = "skipped", "not attempted"
+sys.path.append(str(Path(__file__).parents[2]))  # what papers share
+from papers.common import between, interval, interval_of, share_interval
+from papers.verdicts import (
+    FAILS,
+    HOLDS,
+    PARTLY,
+    SKIPPED,
+    Claim,
+    Line,
+    Results,
+    Said,
+    Verdict,
+    by_section,
+    by_test,
+    counts,
+    judged,
+    over,
+    table,
+)
 
 _HEAD = """# Straub, Campbell, How and Fisher (2015): claims and outcomes
 
-Small-variance nonparametric clustering on the hypersphere, CVPR 2015. This page is written by `run.py` from
-`results.json`; do not edit it.
+Small-variance nonparametric clustering on the hypersphere, CVPR 2015, and its supplement ("suppl."). This page is
+written by `run.py` from `results.json`; do not edit it.
 
     ARMILLARY_SHARED_DATA=... python papers/straub2015_small_variance/run.py
 
-| claim | where | script | tolerance | measured | status |
-| --- | --- | --- | --- | --- | --- |
 """
-
-
-class Claim(NamedTuple):
-    """What the paper says, and how it is judged."""
-
-    claim: str
-    where: str
-    script: str
-    tolerance: str
-    judge: Callable[[Results], Verdict]
-
-
-class Line(NamedTuple):
-    """A claim with its outcome."""
-
-    claim: str
-    where: str
-    script: str
-    tolerance: str
-    measured: str
-    status: str
 
 
 def lines(results: Results) -> list[Line]:
     """All claims, judged."""
-    return [Line(*claim[:4], *claim.judge(results)) for claim in CLAIMS]
+    return judged(CLAIMS, results)
 
 
 def page(results: Results) -> str:
     """`claims.md`."""
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines(results))
-    return f"{_HEAD}{table}\n{_notes(results)}"
+    found = lines(results)
+    return f"{_HEAD}{counts(found)}\n{table(found)}\n{_notes(results)}\n{by_section(SAID, found)}"
 
 
 # ------------------------------------------------------------------------------------------------- section 7.1
@@ -63,6 +55,14 @@ def page(results: Results) -> str:
 
 def _value(line: dict[str, float], digits: int = 3) -> str:
     return f"{line['mean']:.{digits}f} ± {line['sd']:.{digits}f}"
+
+
+def _between(line: dict[str, float], entry: Results, digits: int = 3) -> str:
+    return between(interval_of(line["mean"], line["sd"], entry["n_runs"]), digits)
+
+
+def _sets(entry: Results) -> str:
+    return f"{entry['n_runs']} made sets of {entry['n_rows']:,} rows"
 
 
 def _best(by_angle: Results, measure: str) -> tuple[str, dict[str, float]]:
@@ -73,31 +73,76 @@ def _best(by_angle: Results, measure: str) -> tuple[str, dict[str, float]]:
 def _nmi_of_dp(results: Results) -> Verdict:
     main = results["synthetic"]["main"]
     angle, line = _best(main["by_angle"], "nmi")
-    return f"{_value(line)} at {angle}° ({main['n_runs']} runs)", HOLDS if line["mean"] >= 0.985 else FAILS
+    measured = f"{_value(line)} at {angle}° ({_between(line, main)})"
+    return Verdict(measured, HOLDS if line["mean"] >= 0.985 else FAILS, _sets(main))
 
 
 def _nmi_of_kmeans(results: Results) -> Verdict:
-    by_number = results["synthetic"]["main"]["by_number"]
-    line, plus = by_number["k-means, random rows"]["30"]["nmi"], by_number["k-means, k-means++"]["30"]["nmi"]
-    measured = f"{_value(line)} from random rows; greedy k-means++, our default, closes the gap: {_value(plus)}"
-    return measured, HOLDS if abs(line["mean"] - 0.94) <= 0.01 else FAILS
+    main = results["synthetic"]["main"]
+    line = main["by_number"]["k-means, random rows"]["30"]["nmi"]
+    measured = f"{_value(line)} from random rows ({_between(line, main)})"
+    return Verdict(measured, HOLDS if abs(line["mean"] - 0.94) <= 0.01 else FAILS, _sets(main))
+
+
+def _because_of_the_start(results: Results) -> Verdict:
+    """The gap to DP-vMF-means, from random rows and from greedy k-means++."""
+    main = results["synthetic"]["main"]
+    best = _best(main["by_angle"], "nmi")[1]["mean"]
+    random, plus = (main["by_number"][name]["30"]["nmi"] for name in ("k-means, random rows", "k-means, k-means++"))
+    gaps = best - random["mean"], best - plus["mean"]
+    measured = (
+        f"the gap in NMI is {gaps[0]:.3f} from random rows and {gaps[1]:.3f} from greedy k-means++, our default "
+        f"({_value(plus)}, {_between(plus, main)})"
+    )
+    return Verdict(measured, HOLDS if gaps[1] < 0.5 * gaps[0] else FAILS, _sets(main))
+
+
+def _silhouette_of_kmeans(results: Results) -> Verdict:
+    main = results["synthetic"]["main"]
+    best = _best(main["by_angle"], "silhouette")[1]
+    found = {name: lines["30"]["silhouette"] for name, lines in main["by_number"].items()}
+    told = "; ".join(f"{name} {_value(line)} ({_between(line, main)})" for name, line in found.items())
+    return Verdict(
+        f"DP-vMF-means {_value(best)}; {told}",
+        over(line["mean"] < best["mean"] for line in found.values()),
+        _sets(main),
+    )
+
+
+def _less_sensitive(results: Results) -> Verdict:
+    """The ratio of the largest to the smallest setting that reaches an NMI of 0.95."""
+    curves = results["synthetic"]["curves"]
+
+    def ratio(by_setting: Results) -> tuple[float, str]:
+        good = [float(one) for one, line in by_setting.items() if line["nmi"]["mean"] >= 0.95]
+        return (max(good) / min(good), f"{min(good):g} to {max(good):g}") if good else (1.0, "none")
+
+    angle, told = ratio(curves["by_angle"])
+    others = {name: ratio(lines) for name, lines in curves["by_number"].items()}
+    words = "; ".join(f"{name}: K of {span}, a factor of {value:.1f}" for name, (value, span) in others.items())
+    measured = f"angles of {told} degrees, a factor of {angle:.1f}; {words}"
+    return Verdict(measured, over(angle > value for value, _ in others.values()), _sets(curves))
 
 
 def _silhouette_of_dp(results: Results) -> Verdict:
     main = results["synthetic"]["main"]
     angle, line = _best(main["by_angle"], "silhouette")
-    measured = f"{_value(line)} at {angle}°; true labels {main['true_silhouette']:.3f}"
-    return measured, HOLDS if abs(line["mean"] - 0.92) <= 0.01 else FAILS
+    measured = f"{_value(line)} at {angle}° ({_between(line, main)}); true labels {main['true_silhouette']:.3f}"
+    return Verdict(measured, HOLDS if abs(line["mean"] - 0.92) <= 0.01 else FAILS, _sets(main))
 
 
 def _finds_thirty(results: Results) -> Verdict:
     curves, main = results["synthetic"]["curves"], results["synthetic"]["main"]
     near = [float(a) for a, line in curves["by_angle"].items() if abs(line["n_clusters"]["mean"] - 30.0) <= 1.0]
-    numbers = ", ".join(f"{a}°: {line['n_clusters']['mean']:.1f}" for a, line in main["by_angle"].items())
+    numbers = ", ".join(
+        f"{a}°: {line['n_clusters']['mean']:.1f} ({_between(line['n_clusters'], main, 1)})"
+        for a, line in main["by_angle"].items()
+    )
     if not near:
-        return f"no angle gives 30 ± 1; {numbers}", FAILS
+        return Verdict(f"no angle gives 30 ± 1; {numbers}", FAILS, _sets(main))
     measured = f"within one of 30 from {min(near):g}° to {max(near):g}° (N = {curves['n_rows']:,}); {numbers}"
-    return f"{measured} (N = {main['n_rows']:,})", HOLDS if max(near) >= 2.0 * min(near) else PARTLY
+    status = HOLDS if max(near) >= 2.0 * min(near) else PARTLY
+    return Verdict(f"{measured} (N = {main['n_rows']:,})", status, f"{_sets(main)}, {_sets(curves)}")
 
 
 def _same_as_reference(results: Results) -> Verdict:
@@ -105,13 +150,14 @@ def _same_as_reference(results: Results) -> Verdict:
     errors = [abs(line["errors"]) for line in compared]
     n_within = sum(error <= 2.0 for error in errors)
     measured = f"{n_within} of {len(errors)} within two, the farthest at {max(errors):.1f}"
-    return measured, HOLDS if n_within >= 0.8 * len(errors) and max(errors) <= 3.5 else FAILS
+    is_same = n_within >= 0.8 * len(errors) and max(errors) <= 3.5
+    return Verdict(measured, HOLDS if is_same else FAILS, _sets(results["synthetic"]["main"]))
 
 
 def _scenes(judge: Callable[[Results], Verdict]) -> Callable[[Results], Verdict]:
     def judged(results: Results) -> Verdict:
         scenes = results["scenes"]
-        return (scenes["skipped"], SKIPPED) if "skipped" in scenes else judge(scenes)
+        return Verdict(scenes["skipped"], SKIPPED) if "skipped" in scenes else judge(scenes)
 
     return judged
 
@@ -142,18 +188,48 @@ def _why_fewer(results: Results) -> str:
 @_scenes
 def _numbers_in_scenes(scenes: Results) -> Verdict:
     at = {angle: _range(line["n_clusters"]) for angle, line in scenes["by_angle"].items()}
-    measured = f"at 100°: {at['100']}; at 80°: {at['80']}; at 60°: {at['60']} ({scenes['n_scenes']} scenes)"
-    return measured, HOLDS if at["100"].endswith(" 4") else FAILS
+    histogram = scenes["by_angle"]["100"]["n_clusters"]
+    n_four, n = histogram[4] if len(histogram) > 4 else 0, scenes["n_scenes"]
+    four = between(share_interval(n_four, n))
+    measured = (
+        f"at 100°: {at['100']}; at 80°: {at['80']}; at 60°: {at['60']}; share with 4 at 100°: {n_four / n:.3f} ({four})"
+    )
+    return Verdict(measured, HOLDS if at["100"].endswith(" 4") else FAILS, f"{n} scenes")
+
+
+def _of_scenes(line: Results, scenes: Results) -> str:
+    ends = interval_of(line["silhouette"], line["silhouette_sd"], scenes["n_scenes"])
+    return f"{line['silhouette']:.3f} ({between(ends)})"
+
+
+@_scenes
+def _adapts(scenes: Results) -> Verdict:
+    """How many different numbers of clusters have at least 5% of the scenes, at the best angle."""
+    best = max(scenes["by_angle"], key=lambda angle: scenes["by_angle"][angle]["silhouette"])
+    found = scenes["by_angle"][best]["n_clusters"]
+    shares = {number: count / scenes["n_scenes"] for number, count in enumerate(found) if count}
+    n_common = sum(share >= 0.05 for share in shares.values())
+    told = ", ".join(f"{number}: {share:.0%}" for number, share in shares.items())
+    return Verdict(f"at {best}°, clusters and share of scenes: {told}", HOLDS if n_common >= 3 else FAILS,
+                   f"{scenes['n_scenes']} scenes")  # fmt: skip
+
+
+@_scenes
+def _similar_at_the_right_number(scenes: Results) -> Verdict:
+    best_dp = max(scenes["by_angle"].values(), key=lambda line: line["silhouette"])
+    best = max(scenes["by_number"].values(), key=lambda line: line["silhouette"])
+    gap = best_dp["silhouette"] - best["silhouette"]
+    measured = f"DP-vMF-means {_of_scenes(best_dp, scenes)}, k-means at its best K {_of_scenes(best, scenes)}"
+    return Verdict(measured, HOLDS if abs(gap) <= 0.03 else FAILS, f"{scenes['n_scenes']} scenes")
 
 
 @_scenes
 def _silhouette_in_scenes(scenes: Results) -> Verdict:
     by_angle = scenes["by_angle"]
     best = max(by_angle, key=lambda angle: by_angle[angle]["silhouette"])
-    measured = f"best {by_angle[best]['silhouette']:.2f} at {best}°; {by_angle['100']['silhouette']:.2f} at 100°"
-    if best == "100":
-        return measured, HOLDS
-    return measured, PARTLY if by_angle[best]["silhouette"] >= 0.74 else FAILS
+    measured = f"best {_of_scenes(by_angle[best], scenes)} at {best}°; {_of_scenes(by_angle['100'], scenes)} at 100°"
+    status = HOLDS if best == "100" else PARTLY if by_angle[best]["silhouette"] >= 0.74 else FAILS
+    return Verdict(measured, status, f"{scenes['n_scenes']} scenes")
 
 
 @_scenes
@@ -162,11 +238,12 @@ def _kmeans_in_scenes(scenes: Results) -> Verdict:
     best = max(by_number, key=lambda number: by_number[number]["silhouette"])
     best_dp = max(line["silhouette"] for line in by_angle.values())
     ours = by_number[best]["silhouette"]
-    at_four = by_number["4"]["silhouette"]
-    measured = f"best {ours:.3f} at K = {best} ({at_four:.3f} at K = 4), against {best_dp:.3f} of DP-vMF-means"
-    if best_dp <= ours:
-        return measured, FAILS
-    return measured, HOLDS if best == "4" else PARTLY
+    measured = (
+        f"best {_of_scenes(by_number[best], scenes)} at K = {best}, {_of_scenes(by_number['4'], scenes)} at K = 4"
+    )
+    measured += f", against {best_dp:.3f} of DP-vMF-means"
+    status = FAILS if best_dp <= ours else HOLDS if best == "4" else PARTLY
+    return Verdict(measured, status, f"{scenes['n_scenes']} scenes")
 
 
 # ------------------------------------------------------------------------------------------------- section 7.2
@@ -200,9 +277,14 @@ def _ddp_is_consistent(results: Results) -> Verdict:
         for stream in _measured(results)
         for angle in ("100", "80")
     ]
-    if all(win >= -0.01 for win in wins) and any(win > 0.01 for win in wins):
-        return ". ".join(parts), HOLDS
-    return ". ".join(parts), PARTLY if any(win > 0.01 for win in wins) else FAILS
+    is_whole = all(win >= -0.01 for win in wins) and any(win > 0.01 for win in wins)
+    status = HOLDS if is_whole else PARTLY if any(win > 0.01 for win in wins) else FAILS
+    gain = f"; gain of DDP over sequential {sum(wins) / len(wins):+.2f} on average ({between(interval(wins), 2)})"
+    return Verdict(". ".join(parts) + gain, status, _streams(results))
+
+
+def _streams(results: Results) -> str:
+    return f"{len(_measured(results))} streams, each once: no chance in it"
 
 
 def _sequential_forgets(results: Results) -> Verdict:
@@ -212,16 +294,15 @@ def _sequential_forgets(results: Results) -> Verdict:
         f"a wall that leaves the room and comes back (80°, six planes): {kept[0]} ids sequential, {kept[1]} DDP; "
         f"with 2% noise, which keeps every cluster alive, {kept[2]} and {kept[3]}"
     )
-    if kept[0] <= kept[1]:
-        return measured, FAILS
-    return measured, HOLDS if kept[2] > kept[3] else PARTLY
+    status = FAILS if kept[0] <= kept[1] else HOLDS if kept[2] > kept[3] else PARTLY
+    return Verdict(measured, status, "2 streams, each once: no chance in it")
 
 
 def _batch_has_no_ids(results: Results) -> Verdict:
     changes = _of_streams(results, "100", ("batch", "sequential", "ddp"), "id_changes", "{:.0f}")
     found = [stream["by_angle"]["100"] for stream in _measured(results)]
     is_worse = all(line["batch"]["id_changes"] >= 2.0 * line["ddp"]["id_changes"] for line in found)
-    return f"id changes in 100 sightings: {changes}", HOLDS if is_worse else FAILS
+    return Verdict(f"id changes in 100 sightings: {changes}", HOLDS if is_worse else FAILS, _streams(results))
 
 
 # ---------------------------------------------------------------------------------------------- whole images, ours
@@ -236,19 +317,20 @@ def _image_streams(results: Results) -> dict[str, Results]:
 def _image_scenes(results: Results) -> Verdict:
     found = results["images"]["scenes"]
     if "skipped" in found["8 bits"]:
-        return found["8 bits"]["skipped"], SKIPPED
+        return Verdict(found["8 bits"]["skipped"], SKIPPED)
     words, wins = [], []
     for name, one in found.items():
         angle = max(one["by_angle"], key=lambda a: one["by_angle"][a]["silhouette"])
         number = max(one["by_number"], key=lambda k: one["by_number"][k]["silhouette"])
-        best, rival = one["by_angle"][angle]["silhouette"], one["by_number"][number]["silhouette"]
-        at_100 = one["by_angle"]["100"]["silhouette"]
-        wins.append(best > rival)
+        best, rival = one["by_angle"][angle], one["by_number"][number]
+        wins.append(best["silhouette"] > rival["silhouette"])
         words.append(
-            f"{one['n_scenes']} images of {name}: {best:.2f} at {angle}° ({at_100:.2f} at 100°), K = "
-            f"{_range(one['by_angle'][angle]['n_clusters'])}; k-means {rival:.2f} at K = {number}"
+            f"{one['n_scenes']} images of {name}: {_of_scenes(best, one)} at {angle}°, "
+            f"{_of_scenes(one['by_angle']['100'], one)} at 100°, K = {_range(best['n_clusters'])}; "
+            f"k-means {_of_scenes(rival, one)} at K = {number}"
         )
-    return "; ".join(words), HOLDS if all(wins) else PARTLY if any(wins) else FAILS
+    runs = " and ".join(str(one["n_scenes"]) for one in found.values())
+    return Verdict("; ".join(words), over(wins), f"{runs} images")
 
 
 def _image_room(results: Results) -> Verdict:
@@ -263,13 +345,13 @@ def _image_room(results: Results) -> Verdict:
     for lines in room.values():
         followed, sequential = (lines[name]["same_id_back"] for name in ("ddp, turn followed", "sequential"))
         wins.append(followed >= 0.95 and sequential < followed - 0.02)
-    return ". ".join(words), HOLDS if all(wins) else PARTLY if any(wins) else FAILS
+    return Verdict(". ".join(words), over(wins), "1 rendered walk, once: no chance in it")
 
 
 def _image_recorded(results: Results) -> Verdict:
     streams = {name: one for name, one in _image_streams(results).items() if name != "room"}
     if not streams:
-        return results["images"]["streams"]["corridor"]["skipped"], SKIPPED
+        return Verdict(results["images"]["streams"]["corridor"]["skipped"], SKIPPED)
     words, wins = [], []
     for name, stream in streams.items():
         for angle, lines in stream["by_angle"].items():
@@ -277,7 +359,7 @@ def _image_recorded(results: Results) -> Verdict:
             agreement = " / ".join(f"{lines[method]['agreement']:.2f}" for method in IMAGE_METHODS)
             words.append(f"{name} {angle}°: spread {spread} degrees, agreement {agreement}")
             wins.append(lines["ddp, turn followed"]["agreement"] >= lines["sequential"]["agreement"] - 0.01)
-    return "; ".join(words), HOLDS if all(wins) else PARTLY if any(wins) else FAILS
+    return Verdict("; ".join(words), over(wins), f"{len(streams)} recordings, each once: no chance in it")
 
 
 def _image_times(results: Results) -> Verdict:
@@ -296,115 +378,537 @@ def _image_times(results: Results) -> Verdict:
             f"frames a second, load {stream['load'][0]:g}"
         )
     told = f"least (median) milliseconds, CPU: {'. '.join(words)}"
-    if all(median > 30.0 for _, median in rates):
-        return told, HOLDS
-    return told, PARTLY if all(best > 30.0 for best, _ in rates) else FAILS
+    is_fast = [all(rate[place] > 30.0 for rate in rates) for place in (1, 0)]
+    n_frames = sum(stream["n_frames"] for stream in _image_streams(results).values())
+    return Verdict(told, HOLDS if is_fast[0] else PARTLY if is_fast[1] else FAILS, f"{n_frames} frames")
 
 
-def _open(_: Results) -> Verdict:
-    return "", OPEN
+# ------------------------------------------------------------------------------------- samplers, other data, times
+
+
+def _runs_of(entry: Results) -> str:
+    first = entry["runs"][0]
+    n_runs = len(entry["runs"])
+    return f"{n_runs} run{'s' if n_runs > 1 else ''} of {first['n_sweeps']} sweeps on {first['n_rows']:,} rows"
+
+
+def _finite_sampler(results: Results) -> Verdict:
+    entry = results["samplers"]["FSD"]
+    values = {what: [run[what] for run in entry["runs"]] for what in ("n_clusters", "nmi", "silhouette")}
+    means = {what: sum(found) / len(found) for what, found in values.items()}
+    told = ", ".join(
+        f"{word} {means[what]:.{digits}f} ({between(interval(values[what]), digits)})"
+        for what, word, digits in (("n_clusters", "clusters", 1), ("nmi", "NMI", 3), ("silhouette", "silhouette", 3))
+    )
+    wins = [means["n_clusters"] < 29.0, abs(means["nmi"] - 0.94) <= 0.02, abs(means["silhouette"] - 0.74) <= 0.05]
+    exact = results["samplers"]["split/merge"]["runs"]
+    other = ", ".join(str(run["n_clusters"]) for run in exact)
+    early = [run["numbers"][3] for run in entry["runs"] if len(run["numbers"]) > 3]
+    way = (
+        f"{told}; after {3 * (entry['runs'][0]['n_sweeps'] // 20) + 1} sweeps {min(early)} to {max(early)} clusters"
+        if early
+        else told
+    )
+    measured = (
+        f"{way}; the paper: 23.0 ± 1.67, 0.94 ± 0.01, 0.74 ± 0.04. The exact split/merge sampler from the same "
+        f"labels, {exact[0]['n_sweeps']} sweeps: {other} clusters. All of the paper's (5,000 sweeps, 30,000 rows) "
+        f"would take {entry['hours_in_full']:.1f} hours of one core a run"
+    )
+    return Verdict(measured, over(wins), _runs_of(entry))
+
+
+def _restaurant_sampler(results: Results) -> Verdict:
+    entry, exact = results["samplers"]["CRP"], results["samplers"]["split/merge"]
+    found = [run["nmi"] for run in entry["runs"]]
+    best = sum(run["nmi"] for run in exact["runs"]) / len(exact["runs"])
+    hours = entry["hours_in_full"]
+    is_behind = sum(found) / len(found) < best - 0.02
+    ends = f" ({between(interval(found))})" if len(found) > 1 else ""
+    measured = (
+        f"NMI {sum(found) / len(found):.3f}{ends}, clusters "
+        f"{', '.join(str(run['n_clusters']) for run in entry['runs'])}, against an NMI of {best:.3f} of the exact "
+        f"split/merge sampler; 30,000 rows and 5,000 sweeps would take {hours:.0f} hours of one core (extrapolated)"
+    )
+    return Verdict(measured, over([is_behind, hours > 48.0]), _runs_of(entry))
+
+
+def _other(results: Results, name: str, what: str) -> list[float]:
+    return [run[what] for run in results["other_data"][name]]
+
+
+def _span(numbers: list[float]) -> str:
+    return f"{numbers[0]:g}" if min(numbers) == max(numbers) else f"{min(numbers):g} to {max(numbers):g}"
+
+
+def _quaternions(results: Results) -> Verdict:
+    numbers, nmi = _other(results, "quaternions", "n_clusters"), _other(results, "quaternions", "nmi")
+    raw, raw_nmi = _other(results, "quaternions", "raw n_clusters"), _other(results, "quaternions", "raw nmi")
+    is_found = all(abs(number - 12) <= 1 for number in numbers)
+    is_found_raw = all(abs(number - 12) <= 1 for number in raw)
+    measured = (
+        f"12 made rotations, signs at random. As quaternions {_span(raw)} clusters, NMI "
+        f"{sum(raw_nmi) / len(raw_nmi):.3f} ({between(interval(raw_nmi))}): q and -q, one rotation, are two. As q q^T "
+        f"in 10 dimensions {_span(numbers)}, NMI {sum(nmi) / len(nmi):.3f} "
+        f"({between(interval(nmi))})"
+    )
+    status = HOLDS if is_found_raw else PARTLY if is_found else FAILS
+    return Verdict(measured, status, f"{len(numbers)} made sets")
+
+
+def _backbones(results: Results) -> Verdict:
+    numbers, nmi = _other(results, "backbones", "n_clusters"), _other(results, "backbones", "nmi")
+    mean = sum(nmi) / len(nmi)
+    measured = (
+        f"torsions drawn about four structures, on S^3: {_span(numbers)} clusters at 28°, NMI "
+        f"{mean:.3f} ({between(interval(nmi))}). Recorded backbones: none are in the data"
+    )
+    is_whole = mean >= 0.95 and all(abs(number - 4) <= 1 for number in numbers)
+    return Verdict(measured, HOLDS if is_whole else PARTLY if mean >= 0.85 else FAILS, f"{len(nmi)} made sets")
+
+
+def _meaning(name: str, what: str) -> Callable[[Results], Verdict]:
+    """Both algorithms beside chance and spherical k-means with as many clusters, at each angle."""
+
+    def judge(results: Results) -> Verdict:
+        entries = {key: runs for key, runs in results["other_data"].items() if key.startswith(f"{name} at")}
+        if not entries:
+            return Verdict("no recorded data", SKIPPED)
+        words, wins = [], []
+        for key, runs in entries.items():
+            mean = {one: sum(run[one] for run in runs) / len(runs) for one in runs[0]}
+            ends = interval([run["ami"] for run in runs])
+            words.append(
+                f"{key.split(' at ')[1]}°: {mean['ami']:.3f} ({between(ends)}), stream {mean['stream ami']:.3f}, "
+                f"k-means {mean['k-means ami']:.3f}, K about {mean['n_clusters']:.0f}"
+            )
+            wins += [mean["ami"] > mean["chance ami"] + 0.05, mean["stream ami"] > mean["chance ami"] + 0.05]
+        measured = f"adjusted mutual information with {what}: {'; '.join(words)}; chance 0.00"
+        return Verdict(measured, over(wins), f"{len(next(iter(entries.values())))} orders")
+
+    return judge
+
+
+def _time_order(results: Results) -> Verdict:
+    """The paper's order, stream by stream."""
+    words, wins = [], []
+    order = ("batch", "ddp", "k-means, K = 5", "sequential")
+    for name, entry in results["times"].items():
+        spent = entry["milliseconds"]
+        means = [sum(spent[one]) / len(spent[one]) for one in order]
+        ends = [between(interval(spent[one]), 1) for one in order]
+        words.append(f"{name} " + " / ".join(f"{mean:.1f} ({end})" for mean, end in zip(means, ends, strict=True)))
+        batch, ddp, kmeans, sequential = means
+        wins += [batch > ddp, ddp > kmeans, kmeans > sequential, ddp > sequential, batch > sequential]
+    n_frames = len(next(iter(results["times"].values()))["milliseconds"]["batch"])
+    measured = f"CPU milliseconds of one core: {'; '.join(words)}"
+    return Verdict(measured, over(wins), f"{len(results['times'])} streams, {n_frames} frames each")
+
+
+_WALK = "tests/oracles/test_geodesic_walk_oracle.py"
+_LIMITS = "tests/oracles/test_seed_limits.py"
+_DDP, _DDP_LAWS = "tests/unit/test_ddp_vmf_means.py", "tests/laws/test_ddp_vmf_means_laws.py"
 
 
 CLAIMS = (
-    Claim("DP-vMF-means reaches an NMI of 0.99", "7.1, Fig. 3", "synthetic.py", "0.985 or more", _nmi_of_dp),
+    Claim("nmi", "DP-vMF-means reaches an NMI of 0.99", "7.1, Fig. 3", "0.985 or more", _nmi_of_dp),
     Claim(
-        "spherical k-means reaches 0.94 even with the true K", "7.1, Fig. 3", "synthetic.py", "± 0.01", _nmi_of_kmeans
+        "nmi-kmeans",
+        "spherical k-means reaches 0.94 even with the true K",
+        "7.1, Fig. 3",
+        "0.94 ± 0.01 from random rows",
+        _nmi_of_kmeans,
     ),
-    Claim("DP-vMF-means reaches a silhouette of 0.92", "7.1, Fig. 3", "synthetic.py", "± 0.01", _silhouette_of_dp),
     Claim(
+        "start",
+        "DP-vMF-means is ahead because its clusters are added on the fly, which avoids local optima of a start",
+        "7.1",
+        "a better start of k-means closes more than half of the gap",
+        _because_of_the_start,
+    ),
+    Claim("silhouette", "DP-vMF-means reaches a silhouette of 0.92", "7.1, Fig. 3", "0.92 ± 0.01", _silhouette_of_dp),
+    Claim(
+        "silhouette-kmeans",
+        "spherical k-means does not reach that silhouette, even with the true K",
+        "7.1, Fig. 3",
+        "below it from random rows and from k-means++; in part: from one of them",
+        _silhouette_of_kmeans,
+    ),
+    Claim(
+        "thirty",
         "the true number, 30, is found, and depends little on the angle",
         "7.1, Fig. 3",
-        "synthetic.py",
         "within one of 30 for angles that span a factor of two; in part: for some angle",
         _finds_thirty,
     ),
     Claim(
+        "sensitivity",
+        "DP-vMF-means is less sensitive to its parameter than spherical k-means to K, and it is easier to choose",
+        "7.1, Figs. 3 and 5",
+        "NMI of 0.95 over a larger factor of angles than of K, for both starts of k-means; in part: for one",
+        _less_sensitive,
+    ),
+    Claim(
+        "same",
         "(ours) means are those of a first implementation over 50 other runs",
         "`EXPECTED` in synthetic.py",
-        "synthetic.py",
         "80% within two standard errors of a difference, all within 3.5",
         _same_as_reference,
     ),
     Claim(
-        "NYU v2 at 100°: from 3 to 11 clusters in a scene, most often 4",
+        "crp",
+        "a CRP sampler does not converge in two days",
+        "7.1",
+        "on a subset its NMI stays 0.02 below the exact sampler's, and all rows and sweeps would take more than 48 "
+        "hours; in part: one of the two",
+        _restaurant_sampler,
+        ("samplers",),
+    ),
+    Claim(
+        "fsd",
+        "a finite (FSD) sampler converges to a wrong number of clusters: 23.0, NMI 0.94, silhouette 0.74",
+        "7.1",
+        "fewer than 29 clusters, NMI within 0.02, silhouette within 0.05; in part: some of the three",
+        _finite_sampler,
+        ("samplers",),
+    ),
+    Claim(
+        "nyu-numbers",
+        "NYU v2 at 100°: from 3 to 11 clusters in a scene, most often 4: most scenes have four main directions",
         "7.1, Fig. 4",
-        "scenes.py",
         "the same peak",
         _numbers_in_scenes,
     ),
     Claim(
+        "nyu-silhouette",
         "NYU v2: the mean silhouette is best at 100°, with 0.75",
         "7.1, Fig. 4",
-        "scenes.py",
         "the same angle; in part: 0.74 or more at another",
         _silhouette_in_scenes,
     ),
     Claim(
+        "nyu-kmeans",
         "NYU v2: k-means is best at K = 4 with 0.73, below DP-vMF-means",
         "7.1, Fig. 4",
-        "scenes.py",
         "the same K and order; in part: the order",
         _kmeans_in_scenes,
     ),
     Claim(
+        "adapts",
+        "DP-vMF-means adapts the number of clusters to the scene",
+        "7.1, Fig. 5",
+        "at least three numbers with 5% of the scenes each, at the best angle",
+        _adapts,
+    ),
+    Claim(
+        "right-k",
+        "with the right number of clusters spherical k-means has similar quality",
+        "7.1, Fig. 5",
+        "mean silhouettes within 0.03",
+        _similar_at_the_right_number,
+    ),
+    Claim(
+        "consistent",
         "over a turn of 90° only DDP-vMF-means is consistent (sequential / DDP / DDP with known rotation)",
         "7.2, Fig. 6",
-        "views.py, baselines.py",
         "agreement of DDP above sequential on all streams; in part: on some",
         _ddp_is_consistent,
     ),
     Claim(
+        "forgets",
         "sequential DP-vMF-means gives clusters that come back new ids, DDP-vMF-means their old ones",
         "7.2, Fig. 6",
-        "views.py, baselines.py",
         "fewer ids; in part: without noise only",
         _sequential_forgets,
     ),
     Claim(
+        "batch",
         "batch DP-vMF-means has no consistency between frames (batch / sequential / DDP)",
         "7.2, Fig. 6",
-        "views.py, baselines.py",
         "at least twice as many changes as DDP, on every stream",
         _batch_has_no_ids,
     ),
     Claim(
-        "(whole images) DP-vMF-means has a better mean silhouette than k-means with any K (0.75 and 0.73)",
+        "image-scenes",
+        "(ours) on whole images too DP-vMF-means has a better mean silhouette than k-means with any K",
         "7.1, Fig. 4",
-        "depth_images.py",
         "the order, for both kinds of depth; in part: for one",
         _image_scenes,
     ),
     Claim(
-        "(whole images, rendered room) walls that return have the id they had only by DDP-vMF-means (batch / "
-        "sequential / DDP / DDP with the turn followed)",
+        "image-room",
+        "(ours) on whole images of a rendered room walls that return have the id they had only by DDP-vMF-means (batch "
+        "/ sequential / DDP / DDP with the turn followed)",
         "7.2, Fig. 6",
-        "depth_images.py",
         "0.95 or more with the turn followed, and sequential below it, at both angles; in part: at one",
         _image_room,
     ),
     Claim(
-        "(whole images, recorded) ids stay with their planes (the same four)",
+        "image-recorded",
+        "(ours) on recorded whole images ids stay with their planes (the same four)",
         "7.2, Fig. 6",
-        "depth_images.py",
         "agreement of DDP with the turn followed not below sequential; in part: on some",
         _image_recorded,
     ),
     Claim(
+        "real-time",
         "300,000 normals at 30 Hz; smoothing 11 ms, 28.4 ms batch, 12.8 sequential, 20.4 DDP (GPU)",
-        "1, 7.2",
-        "depth_images.py, benchmarks/vision.py",
+        "1, 7.2, 8",
         "more than 30 frames a second by the medians, all stages; in part: by the least times, which other work on the "
         "machine does not add to",
         _image_times,
     ),
     Claim(
-        "a CRP sampler does not finish in two days; a truncated one finds 23 clusters, NMI 0.94",
-        "7.1",
-        "",
-        "",
-        _open,
+        "order",
+        "time of a frame: batch above DDP above spherical k-means (K = 5) above sequential, which is far below batch",
+        "7.2",
+        "this order on every stream; in part: some of its pairs on some streams",
+        _time_order,
+        ("times",),
+    ),
+    Claim(
+        "quaternions",
+        "both algorithms directly generalise to rotations as quaternions",
+        "1",
+        "12 rotations found within one in every run, as they are; in part: after q and -q are made one",
+        _quaternions,
+        ("other_data",),
+    ),
+    Claim(
+        "backbones",
+        "and to protein backbone configurations",
+        "abstract, 1",
+        "NMI of 0.95 and 4 clusters within one in every run; in part: NMI of 0.85",
+        _backbones,
+        ("other_data",),
+    ),
+    Claim(
+        "words",
+        "and to semantic word vectors",
+        "abstract, 1",
+        "agreement with WordNet's supersenses 0.05 above chance, batch and stream, at every angle; in part: some",
+        _meaning("words", "supersenses, GloVe in 20 dimensions"),
+        ("other_data",),
+    ),
+    Claim(
+        "high",
+        "and to higher-dimensional data",
+        "abstract, 1, 8",
+        "agreement with 77 intents of questions 0.05 above chance, batch and stream, at every angle; in part: some",
+        _meaning("sentences", "intents, sentences in 384 dimensions"),
+        ("other_data",),
+    ),
+    Claim(
+        "geometry",
+        "both algorithms respect the geometry of the sphere",
+        "abstract",
+        "rows that are turned turn the clusters",
+        by_test("tests/laws/test_dp_vmf_means_laws.py::test_rotating_rows_rotates_directions"),
+    ),
+    Claim(
+        "conjugate",
+        "vMF is conjugate for its mean direction; the posterior and the marginal in closed form (eqs. 2 and 5)",
+        "3, 4",
+        "quadrature",
+        by_test(
+            "tests/oracles/test_vmf_density.py::test_posterior_by_quadrature",
+            "tests/oracles/test_vmf_density.py::test_marginal_likelihood_by_quadrature_over_the_mean",
+        ),
+    ),
+    Claim(
+        "limit-kmeans",
+        "spherical k-means is the limit of the finite vMF mixture",
+        "2, 3; suppl. 1, eqs. 4 to 6",
+        "labels and directions at ever larger concentrations",
+        by_test(
+            f"{_LIMITS}::test_labels_of_the_finite_mixture_tend_to_the_nearest_direction",
+            f"{_LIMITS}::test_the_posterior_of_a_direction_tends_to_the_direction_of_the_sum",
+            f"{_LIMITS}::test_spherical_kmeans_is_the_limit_of_the_hard_mixture",
+        ),
+    ),
+    Claim(
+        "limit-dp",
+        "the label rule of DP-vMF-means is the limit of the CRP's with alpha = exp(lambda tau)",
+        "4.1, eqs. 6 to 10",
+        "arg max of the CRP's probabilities at tau = 1e6",
+        by_test(
+            f"{_LIMITS}::test_the_normaliser_falls_like_exp_of_minus_tau_up_to_a_power",
+            f"{_LIMITS}::test_labels_of_the_restaurant_tend_to_the_rule_of_dp_vmf_means",
+        ),
+    ),
+    Claim(
+        "angle",
+        "the parameter is the largest angular radius of a cluster",
+        "4.1, 7.1",
+        "at every moment; in part: at a fixed point only",
+        by_test(
+            "tests/laws/test_dp_vmf_means_laws.py::"
+            "test_a_fixed_point_has_every_row_within_the_angle_and_lone_rows_on_their_directions",
+            note="while rows are labelled it is the angle to the row that opened the cluster (docs/errata.md)",
+            status=PARTLY,
+        ),
+    ),
+    Claim(
+        "objective",
+        "DP-vMF-means maximises its objective (eq. 12)",
+        "4.1; suppl. 4, algorithm 1",
+        "no row and no update lowers it; no fit beats the list of all partitions; in part: with live counts only",
+        by_test(
+            "tests/laws/test_dp_vmf_means_laws.py::test_the_objective_never_falls_at_any_row_nor_at_the_update",
+            "tests/oracles/test_dp_vmf_means_enumeration.py::test_no_fit_beats_the_list_and_each_is_a_fixed_point",
+            "tests/unit/test_dp_vmf_means.py::test_the_five_rows_for_which_counts_must_be_live",
+            note="the paper leaves open when counts are taken; with frozen ones the objective can fall",
+            status=PARTLY,
+        ),
+    ),
+    Claim(
+        "lemma",
+        "lemma 1: integrals on a manifold",
+        "suppl. 2, eq. 7",
+        "areas of spheres over the tangent space",
+        by_test(f"{_LIMITS}::test_areas_are_integrals_over_the_tangent_space"),
+    ),
+    Claim(
+        "laplace",
+        "theorem 1: the Laplace approximation on a manifold, and corollary 1",
+        "5.1, eqs. 16 to 18; suppl. 2, eqs. 8 to 24",
+        "the exact integral of exp(tau x . mu) on a sphere; in part: corollary 1, the rate, which is all that is used",
+        by_test(
+            f"{_LIMITS}::test_the_manifold_laplace_approximation_needs_another_power_another_sign_and_the_curvature",
+            note="as printed the power of 2 pi / tau is twice too high, the determinant is in the wrong place, and the "
+            "curvature of the sphere is missing: for the paper's own f it divides by 0. The rate holds",
+            status=PARTLY,
+        ),
+    ),
+    Claim(
+        "walk",
+        "the best walk of a cluster that was not seen lies on the geodesic and has three angles (eqs. 19 to 22, 27)",
+        "5.1; suppl. 3, eq. 25",
+        "the maximum over unit vectors and over angles",
+        by_test(
+            f"{_WALK}::test_angles_and_end_equal_the_maximum_over_unit_vectors",
+            f"{_WALK}::test_one_row_equals_brute_force_over_angles",
+        ),
+    ),
+    Claim(
+        "newton",
+        "Newton's method (called Euler's) solves for the walk exactly and converges very quickly, from 0",
+        "5.1; suppl. 3",
+        "it gives a number for every angle at the paper's settings; in part: for some angles",
+        by_test(
+            f"{_WALK}::test_the_printed_newton_fails_at_the_papers_settings_and_this_one_does_not",
+            note="NaN beyond 57 degrees at the paper's settings; the bracketed one here has no such angle",
+            status=PARTLY,
+        ),
+    ),
+    Claim(
+        "small",
+        "the small-angle form of the walk is a fast approximation (eqs. 26 to 28)",
+        "suppl. 3",
+        "the exact walk tends to it, for one row and for the sum of many; in part: for one row",
+        by_test(
+            "tests/unit/test_geodesic_walk.py::test_small_angles_tend_to_springs_in_series",
+            f"{_DDP}::test_the_small_angle_solver_is_the_closed_form",
+            note="as printed the length of the sum is missing, which is 1 for one row",
+            status=PARTLY,
+        ),
+    ),
+    Claim(
+        "limit-q",
+        "clusters with Q dt < lambda never come back; for Q <= lambda DDP-vMF-means is DP-vMF-means",
+        "5.1; suppl. 5, algorithm 4",
+        "equal labels; no return after the limit",
+        by_test(
+            f"{_DDP}::test_a_model_that_forgets_at_once_is_frame_wise_dp_vmf_means",
+            f"{_DDP_LAWS}::test_without_memory_every_step_is_dp_vmf_means",
+            f"{_DDP}::test_a_cluster_returns_under_its_id_after_few_steps_and_never_after_more",
+        ),
+    ),
+    Claim(
+        "limit-beta",
+        "beta is how stiff the walk is: none of it at infinity",
+        "5.1",
+        "the limits of the score and of the walk",
+        by_test(
+            f"{_DDP}::test_infinite_drift_concentration_stands_still",
+            "tests/unit/test_geodesic_walk.py::test_large_concentrations_tend_to_rigid_steps",
+            "tests/unit/test_geodesic_walk.py::test_limits_of_the_score",
+        ),
+    ),
+    Claim(
+        "weight",
+        "the weight of a remembered cluster becomes f*, the height of the exponent",
+        "5.1",
+        "it is the concentration of the posterior",
+        by_test(
+            f"{_WALK}::test_curvature_weight_is_the_second_derivative_along_the_arc",
+            note="the concentration is the curvature, not the height; the printed rule is weight_update='paper'",
+            status=FAILS,
+        ),
+    ),
+    Claim(
+        "oir",
+        "optimistic restarts give the labels of the sequential rule, with a restart for each new or revived cluster",
+        "6; suppl. 4 and 5, algorithms 2, 3 and 5",
+        "equal labels to the bit, births, deaths and revivals; in part: with algorithm 3 corrected",
+        by_test(
+            "tests/parity/test_sequential.py::test_births_and_deaths_equal_the_sequential_rule",
+            "tests/parity/test_sequential.py::test_revivals_equal_the_sequential_rule",
+            note="they do, but algorithm 3 as printed labels the last row only or never ends, and a cluster that loses "
+            "its last row needs a restart too (docs/errata.md)",
+            status=PARTLY,
+        ),
     ),
 )
+
+SAID = (
+    Said("abstract", "two flexible and efficient k-means-like algorithms", ("nmi", "real-time", "objective")),
+    Said("abstract", "they respect the geometry of directional data", ("geometry",)),
+    Said("abstract, 1", "they generalise to backbones, words, quaternions and many dimensions",
+         ("quaternions", "backbones", "words", "high")),
+    Said("1, 8", "batches of 300,000 points at 30 Hz in real time", ("real-time",)),
+    Said("1", "streams are integrated into a temporally consistent model", ("consistent",)),
+    Said("1, 6", "the sequential labelling of such algorithms can be made parallel", ("oir",)),
+    Said("2", "spherical k-means is the limit of a finite vMF mixture", ("limit-kmeans",)),
+    Said("2", "sampling-based inference of infinite vMF mixtures is inefficient and converges badly", ("crp", "fsd")),
+    Said("3, 4", "conjugate posterior and marginal of the vMF law", ("conjugate",)),
+    Said("4.1", "the label update is the limit of the CRP's", ("limit-dp",)),
+    Said("4.1", "the parameter update forgets the prior", ("limit-kmeans",)),
+    Said("4.1", "the angle is the largest radius of a cluster", ("angle",)),
+    Said("4.1", "the objective that is maximised", ("objective",)),
+    Said("5.1", "theorem 1 and corollary 1", ("laplace",)),
+    Said("5.1", "the walk lies on the geodesic, three angles tell it", ("walk",)),
+    Said("5.1", "Newton's method computes the angles", ("newton",)),
+    Said("5.1", "clusters beyond Q dt < lambda can go; Q <= lambda gives DP-vMF-means", ("limit-q",)),
+    Said("5.1", "beta weighs the walk", ("limit-beta",)),
+    Said("5.1", "the weight is updated to f*", ("weight",)),
+    Said("6", "one restart for each new or revived cluster", ("oir",)),
+    Said("7.1", "30 clusters are found, insensitive to the angle", ("thirty", "sensitivity")),
+    Said("7.1", "NMI of 0.99 against 0.94", ("nmi", "nmi-kmeans")),
+    Said("7.1", "the reason is the start", ("start",)),
+    Said("7.1", "silhouette of 0.92, not reached by spherical k-means", ("silhouette", "silhouette-kmeans")),
+    Said("7.1", "the CRP sampler was aborted after two days", ("crp",)),
+    Said("7.1", "the FSD sampler: 23.0 clusters, NMI 0.94, silhouette 0.74", ("fsd",)),
+    Said("7.1", "NYU v2: silhouette of 0.75 at 100 degrees", ("nyu-silhouette",)),
+    Said("7.1", "3 to 11 clusters, a clear peak at 4", ("nyu-numbers",)),
+    Said("7.1", "spherical k-means: 0.73, best at K = 4", ("nyu-kmeans",)),
+    Said("7.1", "the number of clusters adapts to the scene", ("adapts",)),
+    Said("7.1", "similar quality with the right K", ("right-k",)),
+    Said("7.1", "less sensitive, and easier to choose than K", ("sensitivity",)),
+    Said("7.2", "frames are smoothed in 11 ms", ("real-time",)),
+    Said("7.2", "only DDP-vMF-means is consistent over the whole run", ("consistent", "image-room", "image-recorded")),
+    Said("7.2", "it brings clusters back, sequential DP-vMF-means makes new ones", ("forgets",)),
+    Said("7.2", "batch DP-vMF-means has no consistency", ("batch",)),
+    Said("7.2", "28.4 ms batch, 12.8 sequential, 20.4 DDP, 13.6 k-means; why", ("order", "real-time")),
+    Said("suppl. 1", "labels, directions and spherical k-means in the limit (eqs. 4 to 6)", ("limit-kmeans",)),
+    Said("suppl. 2", "lemma 1", ("lemma",)),
+    Said("suppl. 2", "theorem 1 and its proof", ("laplace",)),
+    Said("suppl. 3", "the geometry of the walk (eq. 25)", ("walk",)),
+    Said("suppl. 3", "solved exactly by Euler's method, which converges very quickly", ("newton",)),
+    Said("suppl. 3", "small angles in closed form (eqs. 26 to 28)", ("small",)),
+    Said("suppl. 4", "algorithm 1 and its objective", ("objective",)),
+    Said("suppl. 4", "sequential and optimistic labels; massively parallel", ("oir",)),
+    Said("suppl. 5", "one step of DDP-vMF-means; reviving needs a restart", ("oir", "limit-q", "weight")),
+)  # fmt: skip
 
 
 def _image_table(results: Results) -> str:
@@ -424,13 +928,26 @@ def _image_table(results: Results) -> str:
     return table
 
 
+def _time(results: Results) -> str:
+    """What was recorded of it."""
+    about, seconds = results["about"], results.get("seconds", {})
+    told = "; ".join(f"{name} {value:.0f}" for name, value in seconds.items())
+    own = f" Parts that were run again by themselves, beside other work: {told}." if told else ""
+    return (
+        f"**Time.** All in one run: {about['seconds']:.0f} seconds on two cores, before the last three parts.{own}\n\n"
+    )
+
+
 def _notes(results: Results) -> str:
     streams = [(name, stream) for name, stream in results["streams"].items() if "skipped" not in stream]
     drift, n_rows = streams[0][1]["drift_concentration"], streams[0][1]["n_rows"]
     head = f"""## What stands behind the lines
 
-**Settings that the paper leaves open** (Figure 3) are in `synthetic.py`: concentration 325, directions at least 18
-degrees apart.
+**Runs** is what stands behind a line; "95%" is an interval of the mean over them (of a share, by Wilson). Recorded
+streams are followed once, and nothing is drawn there, so that they have no interval but over streams.
+
+{_time(results)}**Settings that the paper leaves open** (Figure 3) are in `synthetic.py`: concentration 325,
+directions at least 18 degrees apart.
 
 **Streams.** `max_angle` 100 degrees as in the paper, and 80. H = 400. The paper's beta = 1e5 weighs memory against
 frames of 300,000 normals; with frames of {n_rows:,} the same balance is beta = {drift:.0f}, which "ddp" means here.
@@ -453,6 +970,16 @@ a hundred times the paper's, since little drift is left. It needs an angle that 
 the mean of two walls in one cluster moves without any turn. "Spread" is how far the directions of
 an id, turned into the world by the poses, lie from their mean. NYU v2 is there in 8 bits only
 (steps of 39 mm: wide windows and total variation), besides ten frames of 16 bits.
+
+**Samplers** (`samplers.py`) start from random labels and are judged by their last draw, on fewer rows than the paper's;
+what all rows and 5,000 sweeps would take is extrapolated from seconds a row and sweep.
+
+**Quaternions** q and -q are one rotation, which DP-vMF-means does not know. `other_data.py` writes a rotation as the
+entries of q q^T, a unit vector of 10, in which the two are one. Its angle, and that of backbones, was set on two other
+sets before these runs.
+
+**Times of methods** (`times.py`) are CPU milliseconds of one thread, which other work on the machine hardly changes.
+"tum", whose camera turns fastest, is the stream where sequential is slower than batch.
 
 {_image_table(results)}
 Every setting on ready-made normals, by stream and angle: ids in all / agreement / id changes in 100 sightings / mean

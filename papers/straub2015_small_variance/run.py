@@ -21,15 +21,18 @@ from typing import Any
 
 import claims
 import depth_images
+import other_data
 import pictures
+import samplers
 import scenes
 import synthetic
+import times
 import views
 from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
 sys.path.append(str(Path(__file__).parents[2]))  # what papers share
-from papers.common import CONSOLE, NO_DATA, clean, shared_data, temporary_folder, track, versions
+from papers.common import CONSOLE, NO_DATA, cases_of, clean, resumed, shared_data, temporary_folder, track, versions
 
 HERE = Path(__file__).parent
 SHOWN = ("batch", "sequential", "ddp", "ddp, known rotation")
@@ -39,6 +42,7 @@ SHOWN = ("batch", "sequential", "ddp", "ddp, known rotation")
 class Size:
     """How much is computed."""
 
+    name: str
     main_rows: int
     main_runs: int
     sweep_rows: int
@@ -49,12 +53,16 @@ class Size:
     n_scenes: int | None
     walk: tuple[int, int]  # frames of the rendered walk, and their width
     n_images: int | None  # of the scenes with whole images
+    samplers: dict[str, tuple[int, int, int]]  # rows, sweeps and runs of each
+    other_data: tuple[int, int, int]  # rows and runs of made sets, orders of recorded ones
+    timed_frames: int
     has_variants: bool = False  # other settings of DDP-vMF-means
 
 
 _FINE = (16.0, 18.0, 20.0, 22.0)
 SIZES = {
     "full": Size(
+        name="full",
         main_rows=30_000,
         main_runs=50,
         sweep_rows=3000,
@@ -66,9 +74,13 @@ SIZES = {
         n_scenes=None,
         walk=(60, 640),
         n_images=None,
+        samplers={samplers.FINITE: (3000, 500, 10), samplers.RESTAURANT: (600, 50, 1), samplers.EXACT: (3000, 60, 3)},
+        other_data=(2000, 10, 3),
+        timed_frames=20,
         has_variants=True,
     ),
     "quick": Size(
+        name="quick",
         main_rows=30_000,
         main_runs=5,
         sweep_rows=3000,
@@ -79,8 +91,12 @@ SIZES = {
         n_scenes=60,
         walk=(45, 320),
         n_images=12,
+        samplers={samplers.FINITE: (3000, 100, 2), samplers.RESTAURANT: (300, 10, 1), samplers.EXACT: (3000, 40, 2)},
+        other_data=(1000, 3, 1),
+        timed_frames=5,
     ),
     "toy": Size(
+        name="toy",
         main_rows=900,
         main_runs=2,
         sweep_rows=600,
@@ -91,6 +107,9 @@ SIZES = {
         n_scenes=3,
         walk=(8, 64),
         n_images=2,
+        samplers={samplers.FINITE: (120, 5, 2), samplers.RESTAURANT: (60, 2, 1), samplers.EXACT: (120, 5, 2)},
+        other_data=(400, 2, 1),
+        timed_frames=2,
     ),
 }  # fmt: skip
 
@@ -176,7 +195,37 @@ def run_images(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
     return results
 
 
-PARTS = {"synthetic": run_synthetic, "streams": run_streams, "scenes": run_scenes, "images": run_images}
+def run_samplers(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
+    """CRP, finite and split/merge samplers of the DP-vMF mixture."""
+    cases = samplers.cases(size.samplers)
+    return samplers.collected(resumed(cases, cases_of(HERE, size.name, "samplers"), "samplers"))
+
+
+def run_other_data(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
+    """Quaternions, backbones, words, sentences."""
+    cases = other_data.cases(folder, *size.other_data)
+    return other_data.collected(resumed(cases, cases_of(HERE, size.name, "other data"), "other data"))
+
+
+def run_times(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
+    """Milliseconds of one core by method."""
+    streams = [depth_images.room(*size.walk)]
+    if folder is not None:
+        streams += [depth_images.recorded(views.corridor(folder, 1), folder, 1)]
+        streams += [depth_images.recorded(views.tum(folder, 1), folder, 1)]
+    cases = times.cases(streams, size.timed_frames)
+    return resumed(cases, cases_of(HERE, size.name, "times"), "times")
+
+
+PARTS = {
+    "synthetic": run_synthetic,
+    "streams": run_streams,
+    "scenes": run_scenes,
+    "images": run_images,
+    "samplers": run_samplers,
+    "other_data": run_other_data,
+    "times": run_times,
+}
 
 
 def show(results: dict[str, Any]) -> None:
@@ -208,16 +257,21 @@ def main() -> None:
         # a reference clustering that creeps on after 300 sweeps is good enough
         warnings.simplefilter("ignore", ConvergenceWarning)
         chosen = arguments.only or list(PARTS)
-        parts = {name: PARTS[name](size, output, folder) for name in PARTS if name in chosen}
+        parts, seconds = {}, {}
+        for name in PARTS:
+            if name in chosen:
+                begin = time.perf_counter()
+                parts[name] = PARTS[name](size, output, folder)
+                seconds[name] = round(time.perf_counter() - begin, 1)
     about = {
         "size": arguments.size,
         "seconds": round(time.perf_counter() - start, 1),
         **versions(),
     }
-    results = clean({"about": about, **parts})
+    results = clean({"about": about, "seconds": seconds, **parts})
     if arguments.only:
         stored = json.loads((output / "results.json").read_text())
-        results = stored | {name: results[name] for name in chosen}
+        results = stored | {name: results[name] for name in chosen} | {"seconds": stored.get("seconds", {}) | seconds}
     (output / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (output / "claims.md").write_text(claims.page(results))
     show(results)

@@ -22,7 +22,10 @@ REASON = "ARMILLARY_SHARED_DATA does not name a data folder"
 @pytest.fixture
 def modules(monkeypatch):
     """The script's own modules, as it imports them; gone from `sys.modules` afterwards."""
-    names = ("documents", "methods", "held_out", "hierarchies", "slices", "claims", "pictures")
+    names = (
+        "documents", "methods", "held_out", "hierarchies", "slices", "claims", "pictures", "first_concentrations",
+        "posteriors", "counter_examples", "topics_over_time",
+    )  # fmt: skip
     monkeypatch.syspath_prepend(str(GOPAL))
     loaded = {}
     for name in names:
@@ -101,8 +104,9 @@ def test_slices_are_learned_from_the_past_and_scored_on_what_comes_next(modules,
 def test_what_was_drawn_judges_no_claim(toy_run):
     output, _ = toy_run
     page = (output / "claims.md").read_text()
-    lines = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith(("| claim", "| ---"))]
-    assert len(lines) >= 10
+    table = page[page.index("| claim |") :].split("\n\n")[0]
+    lines = table.splitlines()[2:]
+    assert len(lines) >= 40
     assert all(line.endswith(f"{REASON} | skipped |") for line in lines)
 
 
@@ -156,3 +160,38 @@ def test_held_out_likelihood_is_over_the_uniform_law(modules):
     assert set(found) == {"vMFmix tied", "vMFmix free", "B-vMFmix"}
     assert all(np.isfinite(value) and value > 0.0 for value in found.values())
     assert modules["held_out"].measure(documents, 3, seed=1) == found
+
+
+def test_first_concentrations_differ_and_repeat(modules):
+    documents = modules["documents"].drawn(120, 80, 3, seed=6)
+    found = modules["first_concentrations"].measure(documents, "random labels", 1)
+    assert found["likeliest concentration"] > modules["first_concentrations"].LOW
+    assert set(found["low"]) == {*modules["methods"].MEASURES, "steps"}
+    assert found == modules["first_concentrations"].measure(documents, "random labels", 1)
+
+
+def test_every_way_to_the_posterior_is_scored_on_what_it_has_not_seen(modules):
+    documents = modules["documents"].drawn(100, 60, 3, seed=7)
+    found = {way: modules["posteriors"].measure(documents, way, 1, (5, 5)) for way in modules["posteriors"].WAYS}
+    nats = [line["nats"] for line in found.values()]
+    assert all(np.isfinite(nats))
+    # one model, five ways: they agree to a few nats
+    assert max(nats) - min(nats) < 5.0
+
+
+def test_quantities_of_a_collection(modules):
+    rows = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    found = modules["counter_examples"].quantities(rows, np.array([0, 0, 1, 1]))
+    assert found == {"length": 0.5, "spread": 1.0, "evenness": pytest.approx(1.0)}
+
+
+def test_words_of_topics_are_those_of_the_papers_words(modules):
+    documents = modules["documents"].drawn(150, 60, 4, seed=8)
+    words = [f"word{number}" for number in range(60)]
+    words[3] = "synaptic"
+    numbers, model = modules["topics_over_time"].words_over_time(documents, words)
+    assert numbers["topic"] == model.means_[0][:, 3].argmax()
+    assert len(numbers["changed"]) == modules["topics_over_time"].N_TOPICS
+    sphere, moving, rows = modules["topics_over_time"].on_the_sphere(documents)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0)
+    assert len(sphere["turned, degrees"]) == moving.means_.shape[1] == 5

@@ -1,0 +1,155 @@
+"""Sections 2.1 to 2.3 and 3.5: what a cluster of high-dimensional vectors looks like, on made and on recorded ones.
+
+Made clusters are those of eqs. 2 and 3: the angle to the centre has the density sin(theta)^(D-2) exp(-theta^2 / 2
+sigma^2), with sigma such that its mode is 45 degrees in every dimension. T_c is the mean cosine to the centre.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import streams
+from armillary.geometry import means, sphere
+from armillary.models.links.links import Thresholds
+
+sys.path.append(str(Path(__file__).parents[2]))  # what papers share
+from papers.common import unit
+
+DIMENSIONS = (3, 32, 128, 256)
+LARGE = (128, 256)  # "typical embedding vectors have N >= 128"
+MODE = math.radians(45.0)
+COUNTS = (1, 2, 5, 10, 50, 200)
+COSINE, ANGLE = 0.25, 0.15  # the delta of lemmas 1 and 3, and of lemma 2 in radians
+PAIRS = tuple((k, other) for k in COUNTS for other in COUNTS if other <= k)
+GROWN = (1, 2, 5, 10)  # vectors of a sub-cluster
+
+
+def cluster(dimension: int, n_rows: int, rng: np.random.Generator, mode: float = MODE) -> tuple[np.ndarray, np.ndarray]:
+    """A centre (D,) and members (n, D), most of them at the angle `mode` from it."""
+    variance = mode * math.tan(mode) / (dimension - 2)
+    theta = np.linspace(1e-6, math.pi - 1e-6, 20_001)
+    height = (dimension - 2) * np.log(np.sin(theta)) - theta**2 / (2.0 * variance)
+    below = np.cumsum(np.exp(height - height.max()))
+    drawn = np.interp(rng.random(n_rows) * below[-1], below, theta)
+    center = unit(rng.standard_normal(dimension))
+    sides = rng.standard_normal((n_rows, dimension))
+    sides = unit(sides - (sides @ center)[:, None] * center)
+    return center, np.cos(drawn)[:, None] * center + np.sin(drawn)[:, None] * sides
+
+
+def made(dimension: int, seed: int, n_trials: int) -> dict[str, Any]:
+    """Shares beyond the lemmas' deltas, and mean similarities of centroids minus s(k, k')."""
+    rng = np.random.default_rng(seed)
+    far, wide, askew, similar, mean_angles = [], [], [], [], []
+    for _ in range(n_trials):
+        center, rows = cluster(dimension, 2 * max(COUNTS), rng)
+        half = max(COUNTS)
+        strangers = unit(rng.standard_normal((2, dimension)))
+        far.append(abs(strangers[0] @ strangers[1]) > COSINE)
+        wide.append(np.mean(np.abs(sphere.angle(rows, center[None]) - MODE) > ANGLE))
+        sides = unit(rows - (rows @ center)[:, None] * center)
+        askew.append(np.mean(np.abs(np.sum(sides[:half] * sides[half:], axis=1)) > COSINE))
+        sums = {k: (_direction(rows[:k]), _direction(rows[half : half + k])) for k in COUNTS}
+        similar.append([sums[k][0] @ sums[other][1] for k, other in PAIRS] + [float(np.mean(rows @ center))])
+        few = rows[:20]
+        mean_angles.append(float(sphere.angle(means.karcher_mean(few), _direction(few))))
+    found = np.mean(similar, axis=0)
+    thresholds = Thresholds(float(found[-1]), 1.0, 1.0)  # T_p = 1: eq. 16 as printed
+    return {
+        "lemma 1": float(np.mean(far)),
+        "lemma 2": float(np.mean(wide)),
+        "lemma 3": float(np.mean(askew)),
+        "T_c": float(found[-1]),
+        "differences": {
+            f"{k}, {other}": float(found[number] - thresholds.edge(k, other)) for number, (k, other) in enumerate(PAIRS)
+        },
+        "means, degrees": math.degrees(float(np.mean(mean_angles))),
+    }
+
+
+def recorded(folder: Path, name: str, n_trials: int) -> list[dict[str, Any]]:
+    """For each person with enough recordings: centroids of vectors from different ones, and of grown sub-clusters.
+
+    `members`: k vectors of as many recordings against one vector, or k others, of other recordings: s(k) and s(k, k).
+    `grown`: k vectors of one recording, near in time, against k of another: what T_p is the limit of.
+    """
+    stream = streams.SETS[name](folder)
+    rng = np.random.default_rng(0)
+    people = []
+    for person in range(stream.n_persons):
+        own = np.flatnonzero(stream.persons == person)
+        recordings = [own[stream.recordings[own] == one] for one in np.unique(stream.recordings[own])]
+        long = [one for one in recordings if len(one) >= max(GROWN)]
+        if len(recordings) < 10 or (len(long) < 4 and name.startswith("voices")):
+            continue
+        people.append(_person(stream.rows.astype(np.float64), recordings, long, rng, n_trials))
+    return people
+
+
+def _person(
+    rows: np.ndarray, recordings: list[np.ndarray], long: list[np.ndarray], rng: np.random.Generator, n_trials: int
+) -> dict[str, Any]:
+    ks = [k for k in GROWN if 2 * k <= len(recordings)]
+    one, both, pair = {k: [] for k in ks}, {k: [] for k in ks}, []
+    for _ in range(n_trials):
+        drawn = rng.permutation(len(recordings))[: 2 * max(ks)]
+        picked = np.array([rng.choice(recordings[number]) for number in drawn])
+        pair.append(rows[picked[0]] @ rows[picked[-1]])
+        for k in ks:
+            left, right = _direction(rows[picked[:k]]), _direction(rows[picked[-k:]])
+            one[k].append(left @ rows[picked[-1]])
+            both[k].append(left @ right)
+    cosine = math.sqrt(max(float(np.mean(pair)), 1e-6))
+    thresholds = Thresholds(min(cosine, 1.0 - 1e-6), 1.0, 1.0)
+    found: dict[str, Any] = {
+        "T_c": cosine,
+        "members": {
+            str(k): {
+                "s(k)": float(np.mean(one[k]) - thresholds.edge(k, 1)),
+                "s(k, k)": float(np.mean(both[k]) - thresholds.edge(k, k)),
+            }
+            for k in ks
+        },
+    }
+    if len(long) >= 2:
+        found["grown"] = {str(k): _between([_direction(rows[one[:k]]) for one in long]) for k in GROWN}
+        found["whole"] = _between([_direction(rows[one]) for one in long])
+    return found
+
+
+def _between(directions: list[np.ndarray]) -> float:
+    return float(np.mean([one @ other for one, other in combinations(directions, 2)]))
+
+
+def _direction(rows: np.ndarray) -> np.ndarray:
+    return unit(rows.sum(axis=0))
+
+
+def cases(folder: Path | None, n_runs: int, n_trials: int) -> dict[str, Callable[[], Any]]:
+    """All of them by name; nothing runs yet."""
+    found: dict[str, Callable[[], Any]] = {
+        f"{dimension} dimensions, run {run}": partial(made, dimension, run, n_trials)
+        for dimension in DIMENSIONS
+        for run in range(n_runs)
+    }
+    if folder is not None:
+        for name in ("voices of 10 speakers", "faces, centred"):
+            found[name] = partial(recorded, folder, name, n_trials)
+    return found
+
+
+def collected(found: dict[str, Any]) -> dict[str, Any]:
+    """Made runs by dimension, persons of the recorded sets."""
+    by_dimension: dict[str, Any] = {str(dimension): [] for dimension in DIMENSIONS}
+    for key, entry in found.items():
+        if ", run " in key:
+            by_dimension[key.split(" ")[0]].append(entry)
+    return {"made": by_dimension, "recorded": {key: entry for key, entry in found.items() if ", run " not in key}}

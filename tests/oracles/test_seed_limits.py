@@ -1,0 +1,181 @@
+"""Limits and theorems of Straub et al. 2015 and its supplement, where concentrations go to infinity."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, special
+
+from armillary import DPvMFMeans, SphericalKMeans, VonMisesFisherMixture
+from armillary.datasets import make_vmf_mixture
+from armillary.distributions import vmf
+from armillary.geometry import sphere
+
+TAUS = (10.0, 100.0, 1e3, 1e4)
+
+
+def _unit(rows):
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+def test_labels_of_the_finite_mixture_tend_to_the_nearest_direction():
+    """Supplement eq. 4: whatever the weights."""
+    rng = np.random.default_rng(0)
+    rows, directions = _unit(rng.standard_normal((50, 4))), _unit(rng.standard_normal((5, 4)))
+    log_weights = np.log(rng.dirichlet(np.full(5, 0.3)))
+    nearest = (rows @ directions.T).argmax(axis=1)
+    left = []
+    for tau in TAUS:
+        scores = log_weights + tau * rows @ directions.T
+        chances = np.exp(scores - special.logsumexp(scores, axis=1, keepdims=True))
+        left.append(1.0 - chances[np.arange(50), nearest])
+    assert np.mean(left[0]) > 0.05  # far from the limit the weights count
+    assert np.median(left[2]) < 1e-12
+    gaps = np.sort(rows @ directions.T, axis=1)
+    is_clear = gaps[:, -1] - gaps[:, -2] > 0.01
+    assert np.all(left[3][is_clear] < 1e-12)
+
+
+def test_the_posterior_of_a_direction_tends_to_the_direction_of_the_sum():
+    """Supplement eq. 5: the prior is forgotten."""
+    rng = np.random.default_rng(1)
+    rows, prior = _unit(rng.standard_normal((6, 3)) + 2.0 * np.eye(3)[0]), np.eye(3)[2]
+    total = rows.sum(axis=0)
+    for tau in TAUS:
+        natural = 5.0 * prior + tau * total
+        assert sphere.angle(_unit(natural), _unit(total)) < 6.0 / tau
+        # the spread about it: 1 - A_3(kappa) tends to 1 / kappa
+        kappa = float(np.linalg.norm(natural))
+        assert 1.0 - 1.0 / np.tanh(kappa) + 1.0 / kappa < 2.0 / tau
+
+
+def test_spherical_kmeans_is_the_limit_of_the_hard_mixture():
+    """Supplement eq. 6, and section 2: equal weights, one concentration, hard labels."""
+    rows, _, _ = make_vmf_mixture(400, 5, 4, concentration=40.0, random_state=2)
+    start = _unit(np.random.default_rng(2).standard_normal((4, 5)))
+    kmeans = SphericalKMeans(4, init=start, n_init=1, tol=0.0, max_iter=1000).fit(rows)
+    directions = start
+    for _ in range(1000):
+        log_weights = np.log(np.array([0.7, 0.1, 0.1, 0.1]))
+        labels = (log_weights + 1e12 * rows @ directions.T).argmax(axis=1)
+        sums = np.stack([rows[labels == k].sum(axis=0) for k in range(4)])
+        if np.allclose(_unit(sums), directions, atol=1e-15):
+            break
+        directions = _unit(sums)
+    np.testing.assert_array_equal(labels, kmeans.labels_)
+    # and the estimator, where clusters are far apart: soft shares are hard ones
+    far, truth, _ = make_vmf_mixture(300, 3, 3, concentration=5000.0, min_angle=1.2, random_state=3)
+    mixture = VonMisesFisherMixture(3, random_state=0).fit(far)
+    assert len(np.unique(mixture.labels_ * 3 + truth)) == 3
+    assert mixture.predict_proba(far).max(axis=1).min() > 1.0 - 1e-12
+
+
+@pytest.mark.parametrize("dimension", [3, 4, 20])
+def test_the_normaliser_falls_like_exp_of_minus_tau_up_to_a_power(dimension):
+    """Eqs. 6 and 7: log Z(tau) + tau is of the order of log tau."""
+    mean = np.eye(dimension)[0]
+    taus = np.array([1e3, 1e4, 1e5, 1e6])
+    heights = np.array([float(vmf.log_density(mean[None], mean, tau)[0]) - tau for tau in taus])  # log Z
+    powers = np.diff(heights + taus) / np.diff(np.log(taus))
+    np.testing.assert_allclose(powers, (dimension - 1) / 2.0, rtol=5e-3)
+
+
+@pytest.mark.parametrize("angle", [0.3, 1.2, 2.0])
+def test_labels_of_the_restaurant_tend_to_the_rule_of_dp_vmf_means(angle):
+    """Eqs. 4, 5, 8 and 10: with alpha = exp(lambda tau) a new cluster costs what cos(angle) says."""
+    rng = np.random.default_rng(5)
+    rows, directions = _unit(rng.standard_normal((200, 3))), _unit(rng.standard_normal((3, 3)))
+    prior, prior_concentration, lam = np.array([0.0, 0.0, 1.0]), 2.0, math.cos(angle) - 1.0
+
+    def log_z(kappa):
+        return np.log(kappa) - kappa - np.log(2.0 * np.pi) - np.log1p(-np.exp(-2.0 * kappa))
+
+    tau = 1e6
+    known = np.log([50.0, 3.0, 7.0]) + log_z(tau) + tau * rows @ directions.T
+    blurred = np.linalg.norm(tau * rows + prior_concentration * prior, axis=1)
+    new = lam * tau + log_z(tau) + log_z(prior_concentration) - log_z(blurred)
+    drawn = np.column_stack([known, new]).argmax(axis=1)
+    ruled = np.column_stack([rows @ directions.T, np.full(200, math.cos(angle))])
+    is_clear = np.diff(np.sort(ruled, axis=1)[:, -2:], axis=1).ravel() > 1e-4
+    np.testing.assert_array_equal(drawn[is_clear], ruled.argmax(axis=1)[is_clear])
+    assert is_clear.sum() > 190
+    # the same rule in the estimator: rows within the angle of the one cluster that is there join it
+    model = DPvMFMeans(angle).fit(np.repeat(directions[:1], 20, axis=0))
+    is_near = rows @ directions[0] > math.cos(angle) + 1e-9
+    np.testing.assert_array_equal(model.predict(rows, reject=True)[is_near], 0)
+
+
+def test_areas_are_integrals_over_the_tangent_space():
+    """Lemma 1, for the exponential map: the Jacobian of S^m is (sin r / r)^(m-1)."""
+    for m in (1, 2, 3, 7):
+        ball = 2.0 * math.pi ** (m / 2.0) / special.gamma(m / 2.0)  # area of the unit sphere of R^m
+        found = ball * integrate.quad(lambda r, m=m: (math.sin(r) / r) ** (m - 1) * r ** (m - 1), 0.0, math.pi)[0]
+        assert found == pytest.approx(math.exp(sphere.log_area(m + 1)), rel=1e-8)
+
+
+@pytest.mark.parametrize("m", [3, 4])
+def test_the_manifold_laplace_approximation_needs_another_power_another_sign_and_the_curvature(m):
+    """Theorem 1 for f = x . mu on S^m. Printed: (2 pi / tau)^m |det U' H U|^(1/2), with H that of f in space.
+
+    H is 0 for a linear f, and every f of the paper is linear in each direction: the printed form divides by 0. What
+    holds is (2 pi / tau)^(m/2) |det|^(-1/2) with the Hessian along the sphere, U' H U - (x . grad f) I.
+    """
+    ratios, rates = [], []
+    for tau in (20.0, 200.0, 2000.0):
+        # the integral is exp(tau) times that of exp(-tau (1 - cos r)) over rings
+        ring = math.exp(sphere.log_area(m))
+        exact = (
+            ring
+            * integrate.quad(
+                lambda r, tau=tau: math.exp(-tau * (1.0 - math.cos(r))) * math.sin(r) ** (m - 1),
+                0.0,
+                math.pi,
+                limit=200,
+            )[0]
+        )
+        ratios.append(exact / (2.0 * math.pi / tau) ** (m / 2.0))
+        rates.append(math.log(exact) / tau)
+    printed_determinant = np.linalg.det(np.zeros((m, m)))
+    assert printed_determinant == 0.0
+    assert abs(ratios[0] - 1.0) > abs(ratios[1] - 1.0) > abs(ratios[2] - 1.0)
+    assert ratios[2] == pytest.approx(1.0, abs=5e-3)
+    # corollary 1, which is all that the paper uses: the rate alone
+    assert abs(rates[0]) > abs(rates[1]) > abs(rates[2])
+    assert abs(rates[2]) < 0.01
+
+
+def _log_bessel(order, value):
+    return np.log(special.ive(order, value)) + value
+
+
+def test_the_printed_log_bessel_is_over_by_up_to_a_fifth_of_a_nat():
+    """Gopal and Yang, 10.1: an Amos-type value of log I, above the exact one."""
+    orders, values = (grid.ravel() for grid in np.meshgrid(np.linspace(0.5, 60.0, 40), np.geomspace(0.05, 400.0, 60)))
+    root = np.sqrt(values**2 + (orders + 1.0) ** 2)
+    half = orders + 0.5
+    printed = (
+        root
+        + half * np.log(values / (half + root))
+        - 0.5 * np.log(values / 2.0)
+        + half * np.log((2.0 * orders + 1.5) / (2.0 * (orders + 1.0)))
+        - 0.5 * np.log(2.0 * np.pi)
+    )
+    errors = printed - _log_bessel(orders, values)
+    assert 0.1 < np.abs(errors).max() < 0.25
+
+
+def test_the_printed_bound_of_log_bessel_is_none():
+    """Gopal and Yang, 2.1, bounding: printed, sqrt(..) - v log(v sqrt(..) + v^2) - sqrt(..) - v log(u), as a bound.
+
+    The integral of sqrt(u^2 + v^2) / u is sqrt(u^2 + v^2) - v log((v + sqrt(u^2 + v^2)) / u) and bounds differences.
+    """
+    v, u = 9.0, np.array([1.0, 10.0, 100.0])
+    root = np.sqrt(u**2 + v**2)
+    printed = root - v * np.log(v * root + v**2) - root - v * np.log(u)
+    assert np.all(printed < _log_bessel(v, u) - 10.0)
+    right = root - v * np.log((v + root) / u)
+    gains = np.diff(right) - np.diff(_log_bessel(v, u))
+    assert np.all(gains > 0.0)
+    assert np.all(gains < 1.5)

@@ -1,0 +1,167 @@
+"""The runs behind single lines of the pages of claims: small forms of them, and what they share."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from papers.common import between, interval, interval_of, resumed, share_interval
+
+PAPERS = Path(__file__).parents[2] / "papers"
+
+
+def _loaded(monkeypatch, folder, names):
+    """Scripts by their plain names, as they import each other; gone from `sys.modules` afterwards."""
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(str(PAPERS / folder))
+    return {name: importlib.import_module(name) for name in names}
+
+
+@pytest.fixture
+def straub(monkeypatch):
+    names = ("synthetic", "baselines", "views", "scenes", "depth_images", "samplers", "other_data", "times")
+    yield _loaded(monkeypatch, "straub2015_small_variance", names)
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def mansfield(monkeypatch):
+    names = ("streams", "methods", "similarities", "behaviour")
+    yield _loaded(monkeypatch, "mansfield2018_links", names)
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+# ----------------------------------------------------------------------------------------------------------- shared
+
+
+def test_a_run_that_was_cut_short_goes_on(tmp_path):
+    store, called = tmp_path / "deep" / "cases.json", []
+
+    def case(number):
+        if number == 2 and 2 not in called:
+            called.append(number)
+            raise KeyboardInterrupt
+        called.append(number)
+        return {"square": float(number**2)}
+
+    cases = {str(number): lambda number=number: case(number) for number in range(4)}
+    with pytest.raises(KeyboardInterrupt):
+        resumed(cases, store, "cases")
+    assert set(json.loads(store.read_text())) == {"0", "1"}
+    found = resumed(cases, store, "cases")
+    assert list(found) == ["0", "1", "2", "3"]
+    assert called == [0, 1, 2, 2, 3]
+    assert not store.exists()
+
+
+def test_intervals():
+    values = [1.0, 2.0, 4.0]
+    low, high = interval(values)
+    sd = np.std(values, ddof=1)
+    assert (low, high) == pytest.approx(interval_of(float(np.mean(values)), float(sd), 3))
+    assert high - np.mean(values) == pytest.approx(4.30265 * sd / math.sqrt(3), rel=1e-5)  # t of two degrees of freedom
+    assert interval([0.5]) == interval([0.5, 0.5]) == (0.5, 0.5)
+    # Wilson's, by hand: 9 of 10
+    z = 1.959964
+    middle, half = (0.9 + z**2 / 20) / (1 + z**2 / 10), z * math.sqrt(0.09 / 10 + z**2 / 400) / (1 + z**2 / 10)
+    assert share_interval(9, 10) == pytest.approx((middle - half, middle + half), abs=1e-6)
+    assert between((0.25, 0.5), 2) == "95%: 0.25 to 0.50"
+
+
+# ------------------------------------------------------------------------------------ Straub 2015, small variance
+
+
+def test_samplers_start_from_random_labels_and_tell_what_they_cost(straub):
+    found = {name: case() for name, case in straub["samplers"].cases({"FSD": (90, 3, 1), "CRP": (60, 2, 1)}).items()}
+    assert list(found) == ["FSD, run 0", "CRP, run 0"]
+    collected = straub["samplers"].collected(found)
+    for name, n_rows in (("FSD", 90), ("CRP", 60)):
+        (run,) = collected[name]["runs"]
+        assert run["n_rows"] == n_rows
+        hours = run["seconds_a_sweep"] / n_rows * 30_000 * 5000 / 3600
+        assert collected[name]["hours_in_full"] == pytest.approx(hours)
+
+
+def test_a_quaternion_and_its_opposite_are_one_vector(straub):
+    other = straub["other_data"]
+    rows, labels = other.rotations(200, 5)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0)
+    written = other.embedded(rows)
+    np.testing.assert_allclose(written, other.embedded(-rows), atol=1e-15)
+    np.testing.assert_allclose(written @ written.T, (rows @ rows.T) ** 2, atol=1e-12)
+    assert len(np.unique(labels)) == other.N_ROTATIONS
+    found = other.quaternions(600, 5)
+    assert found["n_clusters"] == 12
+    assert found["raw n_clusters"] == 24
+
+
+def test_backbones_are_unit_rows_about_four_places(straub):
+    found = straub["other_data"].backbones(400, 3)
+    assert found["nmi"] > 0.8
+    assert 4 <= found["n_clusters"] <= 7
+
+
+def test_times_leave_out_the_first_frame(straub):
+    stream = straub["depth_images"].room(4, 64)
+    found = straub["times"].measure(stream, 2)
+    assert set(found["milliseconds"]) == set(straub["times"].PAPER)
+    assert all(len(values) == 2 and min(values) >= 0.0 for values in found["milliseconds"].values())
+
+
+# ------------------------------------------------------------------------------------------------------ Mansfield 2018
+
+
+def test_made_clusters_have_the_density_of_the_paper(mansfield):
+    """The angle to the centre has its mode where it was asked for, and spreads less in more dimensions."""
+    rng = np.random.default_rng(0)
+    spreads = []
+    for dimension in (32, 256):
+        center, rows = mansfield["similarities"].cluster(dimension, 4000, rng)
+        angles = np.arccos(np.clip(rows @ center, -1.0, 1.0))
+        assert abs(np.median(angles) - mansfield["similarities"].MODE) < 0.02
+        spreads.append(angles.std())
+    assert spreads[1] < 0.5 * spreads[0]
+
+
+def test_similarities_of_made_clusters_are_those_of_the_formula(mansfield):
+    found = mansfield["similarities"].made(256, 1, 20)
+    assert max(abs(value) for value in found["differences"].values()) < 0.03
+    assert found["lemma 1"] == found["lemma 2"] == 0.0
+    assert found["means, degrees"] < 1.0
+    assert found == mansfield["similarities"].made(256, 1, 20)
+
+
+def test_ids_at_the_end_are_beside_the_answers(mansfield):
+    stream = mansfield["streams"].drawn()
+    runs = mansfield["behaviour"].past(stream, [[0.75, 0.8, 0.9], [0.75, 0.8, 0.9]])
+    assert len(runs) == 6
+    for run in runs:
+        assert run["now"] >= 0.9
+        assert min(run["n_subclusters"], run["n_subclusters_at_half"]) >= 6.0
+        assert run["n_persons"] == 6.0
+
+
+@pytest.mark.slow
+def test_links_serves_where_small_variance_does_not(mansfield):
+    """Broad clusters in 128 dimensions; three draws, the gap is about 0.3."""
+    for run in range(3):
+        found = mansfield["behaviour"].complement(128, run)
+        assert found["Links"] > found["DP-vMF-means, one pass"] + 0.1
+
+
+@pytest.mark.slow
+def test_the_finite_sampler_has_too_few_clusters_on_its_way(straub):
+    """The short form of the line on FSD: 76 sweeps instead of 500, three runs instead of ten, seeds as there."""
+    for run in range(3):
+        finite = straub["samplers"].one("FSD", 3000, 76, run)
+        exact = straub["samplers"].one("split/merge", 3000, 60, run)
+        assert finite["n_clusters"] < 29
+        assert finite["nmi"] < exact["nmi"]
