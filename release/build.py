@@ -59,7 +59,8 @@ def export(folder: Path) -> None:
 
 def build(source: Path, output: Path, setting: dict[str, str], umask: int) -> list[Path]:
     """A wheel and an sdist by the build backend that is installed here."""
-    command = [sys.executable, "-m", "build", "--no-isolation", "--sdist", "--wheel", "--outdir", str(output), str(source)]
+    kinds = ["--no-isolation", "--sdist", "--wheel"]
+    command = [sys.executable, "-m", "build", *kinds, "--outdir", str(output), str(source)]
     environ = os.environ | setting | {"SOURCE_DATE_EPOCH": commit_time()}
     done = subprocess.run(command, env=environ, umask=umask, capture_output=True, text=True)
     if done.returncode:
@@ -80,7 +81,8 @@ def build_twice(folder: Path) -> list[Path]:
         builds.append(build(folder / f"source-{number}", folder / f"dist-{number}", setting, umask))
     for first, second in zip(*builds, strict=True):
         if first.name != second.name or digest(first) != digest(second):
-            raise BuildError(f"Two builds of one commit differ: {first.name} {digest(first)}, {second.name} {digest(second)}.")
+            told = ", ".join(f"{path.name} {digest(path)}" for path in (first, second))
+            raise BuildError(f"Two builds of one commit differ: {told}.")
     return builds[0]
 
 

@@ -21,9 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from benchmarks import measure
+from rich.console import Console
 
 ROOT = Path(__file__).parents[1]
 OUTPUT = ROOT / "benchmarks" / "results" / "release.json"
