@@ -20,8 +20,6 @@ import tempfile
 import zipfile
 from pathlib import Path, PurePosixPath
 
-from release import materials
-
 ROOT = Path(__file__).parents[1]
 # what could leak into an archive, one set for each build
 SETTINGS = (
@@ -130,6 +128,8 @@ def check_metadata(paths: list[Path]) -> None:
 
 def make(output: Path) -> list[Path]:
     """Build, check and list; `output` then holds this release alone."""
+    from release import materials  # a library that only this step needs
+
     with tempfile.TemporaryDirectory(prefix="armillary-dist-") as name:
         built = build_twice(Path(name))
         for path in built:
