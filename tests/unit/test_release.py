@@ -38,10 +38,10 @@ def test_one_version_everywhere():
     assert set(tag.versions().values()) == {PROJECT["version"]}
 
 
-def test_the_changelog_has_notes():
+def test_the_changelog_has_notes_and_the_day_of_the_citation():
     version, day, notes = tag.changes()
     assert version == PROJECT["version"]
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d", day)
+    assert f"\ndate-released: {day}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert notes.count("\n### ") >= 4
 
 
