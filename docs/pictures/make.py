@@ -46,11 +46,11 @@ def scene() -> Iterator[tuple[np.ndarray, dict[str, tuple[int, ...]], np.ndarray
     away = {1: range(22, 44), 3: range(14), 2: range(52, N_STEPS)}  # comes back; is born later; goes for good
     generator = np.random.default_rng(0)
     model = armillary.DDPvMFMeans(
-        math.radians(30), drift_concentration=100.0, max_unseen_steps=FORGET, carry_unseen=True
+        math.radians(36), drift_concentration=100.0, max_unseen_steps=FORGET, carry_unseen=True
     )
     for step in range(N_STEPS):
         rows = [
-            vmf.sample(direction(group, step), 70.0, 60, random_state=generator)
+            vmf.sample(direction(group, step), 110.0, 60, random_state=generator)
             for group in range(5)
             if step not in away.get(group, ())
         ]
