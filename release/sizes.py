@@ -26,7 +26,7 @@ from rich.console import Console
 ROOT = Path(__file__).parents[1]
 OUTPUT = ROOT / "benchmarks" / "results" / "extras.json"
 MEASURED = ("plots", "progress", "vision", "cli", "client", "service", "all", "zarr", "dask", "mp4")
-# hundreds of megabytes to gigabytes, and other builds on other systems
+# torch and Ray: large downloads, with other builds on other systems
 NOT_MEASURED = ("gpu", "embed", "ray")
 WHAT = {
     "": "every model, in Python",
