@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo examples test coverage warm check bench fuzz fuzz-service test-slow test-versions test-browser test-gpu test-gpu-interpreter clean
+.PHONY: demo examples dist release-check container-check lint-files test coverage warm check bench fuzz fuzz-service test-slow test-versions test-browser test-gpu test-gpu-interpreter clean
 
 # Each stamp is one set of extras installed, redone when pyproject.toml changes.
 $(VENV)/bin/python:
@@ -22,6 +22,25 @@ demo: $(VENV)/.installed-all
 examples: $(VENV)/.installed-all
 	@for name in embeddings documents stream_ids pipeline topics saving links_stream links_topics tour; do \
 	  echo "== examples/$$name.py"; (cd $$(mktemp -d) && $(CURDIR)/$(RUN) $(CURDIR)/examples/$$name.py) || exit 1; done
+
+# The wheel and the sdist of the last commit, built twice to the same bytes, with their bill of materials and hashes.
+dist: $(VENV)/.installed-release
+	$(RUN) -m release.build
+
+# From the wheel in dist to the first report, in a clean environment: CPU time against its goal.
+release-check: $(VENV)/.installed-release
+	$(RUN) -m release.check
+
+# The steps of the Dockerfile without Docker, to a service that answers.
+container-check: $(VENV)/.installed-release
+	$(RUN) -m release.container
+
+# Workflows by their schema and by zizmor, the Dockerfile by hadolint, the recipe by rattler-build.
+lint-files: $(VENV)/.installed-lint
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(VENV)/bin/zizmor --offline --quiet .github
+	$(VENV)/bin/hadolint Dockerfile
+	$(RUN) -c "import pathlib, rattler_build as r; r.Stage0Recipe.from_yaml(pathlib.Path('release/conda/recipe.yaml').read_text()).render()"
 
 # Kernels are compiled by one process, beside the checks: each worker would compile most of them for itself. Lines are
 # not counted here: tracing takes time and decides nothing (3.11 has no monitoring). `make coverage` counts them.
@@ -101,4 +120,4 @@ bench: $(VENV)/.installed-bench
 	$(RUN) -m benchmarks.service
 
 clean:
-	rm -rf $(VENV) $(GPU_VENV) .versions demo .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(GPU_VENV) .versions demo dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

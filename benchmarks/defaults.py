@@ -31,7 +31,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -293,15 +293,20 @@ def _best_untold(known: Mapping[str, Mapping[str, float]]) -> float:
     return max((one["ari"] for method, one in known.items() if method not in TOLD), default=np.nan)
 
 
-def markdown(sets: Mapping[str, Mapping[str, Any]]) -> str:
+def measured_methods(sets: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """Methods with a number for at least one set."""
+    return tuple(method for method in METHODS if any(method in _summaries(line) for line in sets.values()))
+
+
+def markdown(sets: Mapping[str, Mapping[str, Any]], methods: Sequence[str] = tuple(METHODS)) -> str:
     """One line for each set: ARI (deviation) / number found; the best untold ARI, and those within 0.02 of it, bold."""
-    head = ["rows", "classes", *METHODS.values()]
+    head = ["rows", "classes", *(METHODS[method] for method in methods)]
     lines = ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |"]
     for name, line in sets.items():
         known = _summaries(line)
         best = _best_untold(known)
         cells = [f"{name}: {line['n_rows']:,} x {line['n_features']:,}", str(line["n_classes"])]
-        for method in METHODS:
+        for method in methods:
             if method not in known:
                 cells.append("-")
                 continue

@@ -2,17 +2,20 @@
 
     python examples/demo.py --output demo
 
-Then a stream, in which clusters drift, vanish and come back under their ids. Prints what was found and leaves pictures
-to look at and a saved model.
+Then a stream, in which clusters drift, vanish and come back under their ids; then texts, from a csv to named topics and
+a report, by the command line. Prints what was found and leaves pictures, a report and saved models to look at.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+from messages import write_messages
 from rich.console import Console
 from rich.table import Table
 from scipy.optimize import linear_sum_assignment
@@ -104,8 +107,17 @@ def follow(output: Path, console: Console) -> None:
     plot_id_shares(ids).figure.savefig(output / "stream.png", dpi=150)
 
 
+def name_topics(output: Path, console: Console) -> None:
+    """Messages to a shop: topics with names, and a report to open, as a user at the command line gets them."""
+    table, topics = output / "messages.csv", output / "topics"
+    write_messages(table)
+    command = ["armillary", "cluster", str(table), "--text-column", "text", "-o", str(topics)]
+    console.print(f"\n900 made-up messages to a shop, by the command line:\n$ {' '.join(command)}", highlight=False)
+    subprocess.run([sys.executable, "-m", *command], check=True)
+
+
 def main() -> None:
-    """Cluster a set, follow a stream."""
+    """Cluster a set, follow a stream, name topics."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path("demo"))
     output: Path = parser.parse_args().output
@@ -114,7 +126,9 @@ def main() -> None:
 
     cluster(output, console)
     follow(output, console)
-    console.print(f"\nPictures to look at: {', '.join(str(output / name) for name in PICTURES)}")
+    name_topics(output, console)
+    console.print(f"\nA report to open in a browser: {output / 'topics' / 'report.html'}")
+    console.print(f"Pictures to look at: {', '.join(str(output / name) for name in PICTURES)}")
 
 
 if __name__ == "__main__":

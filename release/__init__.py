@@ -1,0 +1,1 @@
+"""What makes, checks and measures a release; nothing here is shipped."""
