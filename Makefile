@@ -96,7 +96,8 @@ $(GPU_VENV)/.installed: pyproject.toml
 	@touch $@
 
 test-gpu-interpreter: $(GPU_VENV)/.installed
-	TRITON_INTERPRET=1 $(GPU_VENV)/bin/python -m pytest -p no:randomly -W "ignore:Conversion of an array" tests/gpu
+	TRITON_INTERPRET=1 $(GPU_VENV)/bin/python -m pytest -p no:randomly -W "ignore:Conversion of an array" \
+	  -W "ignore:overflow encountered" tests/gpu
 	$(GPU_VENV)/bin/python -m pytest -p no:randomly tests/gpu/test_cross_compilation.py
 
 check: $(VENV)/.installed-dev

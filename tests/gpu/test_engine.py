@@ -334,6 +334,7 @@ def test_a_card_is_known_by_its_number(tmp_path):
 
 
 @pytest.mark.skipif(not is_interpreted(), reason="there is a GPU: see the next test")
+@pytest.mark.filterwarnings("ignore:.*used all")
 def test_answers_to_tensors_are_tensors(monkeypatch):
     torch = pytest.importorskip("torch")
     monkeypatch.setattr("armillary.engines.select._DLPACK_CUDA", 1)  # as if the CPU of torch were a GPU
