@@ -80,7 +80,6 @@ def test_what_an_engine_cannot_do_is_a_sentence():
         DPvMFMeans(0.6, n_init=2, random_state=0).fit(listed(ROWS, 0))
     for model, instead in (
         (Links(), "sample"),
-        (DirichletProcessMixture(random_state=0), "BayesianVonMisesFisherMixture"),
         (DirichletProcessMixture(sampler="crp", spread_prior=0.1, random_state=0), "sampler="),
         (GibbsVonMisesFisherMixture(3, random_state=0), "BayesianVonMisesFisherMixture"),
     ):
