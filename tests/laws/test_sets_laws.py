@@ -196,7 +196,7 @@ def test_uniforms_that_are_left_out_are_those_that_would_be_drawn(kind):
 
 # -------------------------------------------------------------------------------------------------------------- fits
 
-BRIEF = {"n_burn_in": 1, "n_draws": 3, "n_attempts": 3, "n_components": 12, "random_state": 0}
+BRIEF = {"init": 8, "n_burn_in": 1, "n_draws": 2, "n_attempts": 2, "n_components": 12, "random_state": 0}
 
 
 def bytes_of(model, folder):

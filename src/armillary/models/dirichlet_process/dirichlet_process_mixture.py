@@ -210,8 +210,8 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
     whatever the number of threads; `fit` with n_draws=20 and `resume` with 10 more leave what `fit` with 30 does,
     with every sampler; a model saved by `armillary.save` is a checkpoint. Rows are held once, and besides them some 20
     bytes for each row, of which a few are the draws. Rows on disk (`armillary.open_rows`), also those dealt to workers,
-    stay there and give the same model to the byte, but for sampler="crp", which takes rows in memory; about ten times a
-    sweep they are read. CSR rows are taken by component="vmf", whose densities are linear
+    stay there and give the same model to the byte; a sweep of split_merge reads them about fifty times. sampler="crp"
+    takes rows in memory alone. CSR rows are taken by component="vmf", whose densities are linear
     in them. `armillary.diagnostics.coclustering_matrix(model.sample_labels_)` tells how often rows share a cluster.
 
     References
