@@ -48,9 +48,12 @@ def skip_uniforms(generator: np.random.Generator, n_draws: int) -> None:
         for start in range(0, n_draws, _AT_ONCE):
             generator.random(min(_AT_ONCE, n_draws - start))
         return
-    kept = {name: bits.state[name] for name in ("has_uint32", "uinteger")}  # of a draw of 32 bits, the other half
+    before = bits.state
     bits.advance(n_draws)
-    bits.state = {**bits.state, **kept}
+    after = bits.state
+    # of a draw of 32 bits, the other half
+    after["has_uint32"], after["uinteger"] = before["has_uint32"], before["uinteger"]
+    bits.state = after
 
 
 @dataclass(frozen=True)

@@ -220,8 +220,9 @@ class CpuSets:
 
         def task(work: _Work) -> None:
             own = bases[self._owners[work.pieces]]
-            rows = _dense(work.rows), work.numbers, work.edges
-            out[work.pieces] = kernels.tangent_sums(*rows, own, work.weights, rounders, **wanted)
+            rows = _dense(work.rows)
+            found = kernels.tangent_sums(rows, work.numbers, work.edges, own, work.weights, rounders, **wanted)
+            out[work.pieces] = found
 
         self._each_work(task)
         return self._added(out)

@@ -502,7 +502,7 @@ class CudaPasses:
 
     def top_label(self, labels: Any) -> int:
         """As `partition`, which asks parts for it."""
-        return self.partition(labels)  # type: ignore[no-any-return]
+        return int(self.partition(labels))
 
     def halves(self, is_left: npt.NDArray[np.bool_] | None = None) -> Any:
         """As `partition`."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -190,7 +190,7 @@ class PartedSets:
 
     def _at_home(self, rows: Block, sizes: list[int]) -> CpuSets:
         """Sets of rows that lie one after the other on the host, with the bits and the grid that they have."""
-        points, matrix = self._passes.points, rows
+        points, matrix = self._passes.points, cast(Any, rows)
         if isinstance(rows, SparseBlock):
             matrix = sp.csr_array(rows[:3], shape=(len(rows.indptr) - 1, rows.n_features))
         here = Points(matrix, points.dtype, None, is_unit=True, who=points.who, grid=points.q)
