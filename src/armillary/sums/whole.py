@@ -44,7 +44,7 @@ from armillary.exceptions import InputError
 _BITS = 50
 # float64 ends at 2^1024, and M lies 2^2 above a total.
 _EXPONENTS = (-1000, 1000)
-# Numbers that stay in a near cache while their limbs are made: 0.3 ms for 20,000, as long as plain sums; 0.8 at once.
+# Numbers that stay in a near cache while their limbs are made: of 20,000 in 0.4 ms, plain sums 0.25, all at once 0.8.
 _AT_ONCE = 4096
 # A plain sum is off by less than this share of it.
 _DOUBT = 1e-6
