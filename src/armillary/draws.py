@@ -11,6 +11,8 @@ from armillary._typing import RandomState
 from armillary.exceptions import ParameterError
 
 _LOW_WORD = 0xFFFFFFFF
+# Draws that are held while some are left out.
+_AT_ONCE = 1 << 16
 
 
 def generator(random_state: RandomState) -> np.random.Generator:
@@ -37,6 +39,21 @@ def check_random_state(random_state: RandomState) -> None:
         "`random_state` must be None, an int >= 0, a numpy Generator or a RandomState; "
         f"got {random_state!r}. Pass an int for a result that repeats."
     )
+
+
+def skip_uniforms(generator: np.random.Generator, n_draws: int) -> None:
+    """Leave the generator as if `generator.random(n_draws)` had been called."""
+    bits = generator.bit_generator
+    if not isinstance(bits, np.random.PCG64):
+        for start in range(0, n_draws, _AT_ONCE):
+            generator.random(min(_AT_ONCE, n_draws - start))
+        return
+    before = bits.state
+    bits.advance(n_draws)
+    after = bits.state
+    # of a draw of 32 bits, the other half
+    after["has_uint32"], after["uinteger"] = before["has_uint32"], before["uinteger"]
+    bits.state = after
 
 
 @dataclass(frozen=True)

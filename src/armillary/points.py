@@ -8,12 +8,12 @@ looked at and made unit as a pass reads them, a stretch ahead of the work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -83,13 +83,24 @@ def cut(rows: Block, start: int, stop: int) -> Block:
     return rows[start:stop]
 
 
+def joined_blocks(blocks: Sequence[Block], order: npt.NDArray[np.intp]) -> Block:
+    """Blocks as one, its rows in another order."""
+    if not any(isinstance(block, SparseBlock) for block in blocks):
+        return np.concatenate(cast(Sequence[FloatArray], blocks))[order]
+    joined = sp.vstack([_csr(cast(SparseBlock, block)) for block in blocks], format="csr")[order]
+    return SparseBlock(joined.data, joined.indices, joined.indptr, joined.shape[1])
+
+
+def _csr(rows: SparseBlock) -> Any:
+    held = slice(rows.indptr[0], rows.indptr[-1])
+    arrays = rows.data[held], rows.indices[held], rows.indptr - rows.indptr[0]
+    return sp.csr_array(arrays, shape=(len(rows.indptr) - 1, rows.n_features))
+
+
 def as_float64(rows: Block) -> Any:
     """A block in float64, an array or CSR; not made unit again."""
     if isinstance(rows, SparseBlock):
-        held = slice(rows.indptr[0], rows.indptr[-1])
-        data = rows.data[held].astype(np.float64, copy=False)
-        shape = len(rows.indptr) - 1, rows.n_features
-        return sp.csr_array((data, rows.indices[held], rows.indptr - rows.indptr[0]), shape=shape)
+        return _csr(rows).astype(np.float64, copy=False)
     return rows.astype(np.float64, copy=False)
 
 
@@ -341,7 +352,20 @@ class Points:
 
 
 def _dense(rows: SparseBlock) -> FloatArray:
-    return sp.csr_array(rows[:3], shape=(len(rows.indptr) - 1, rows.n_features)).toarray()
+    return np.asarray(_csr(rows).toarray())
+
+
+def some_of(rows: Block, numbers: npt.NDArray[np.integer[Any]]) -> Block:
+    """A copy of some rows of a block."""
+    if not isinstance(rows, SparseBlock):
+        return rows[numbers]
+    chosen = _csr(rows)[numbers]
+    return SparseBlock(chosen.data, chosen.indices, chosen.indptr, rows.n_features)
+
+
+def n_rows_of(rows: Block) -> int:
+    """How many rows a block has."""
+    return len(rows.indptr) - 1 if isinstance(rows, SparseBlock) else len(rows)
 
 
 @dataclass(frozen=True, eq=False)

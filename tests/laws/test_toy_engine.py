@@ -80,7 +80,6 @@ def test_what_an_engine_cannot_do_is_a_sentence():
         DPvMFMeans(0.6, n_init=2, random_state=0).fit(listed(ROWS, 0))
     for model, instead in (
         (Links(), "sample"),
-        (DirichletProcessMixture(random_state=0), "BayesianVonMisesFisherMixture"),
         (DirichletProcessMixture(sampler="crp", spread_prior=0.1, random_state=0), "sampler="),
         (GibbsVonMisesFisherMixture(3, random_state=0), "BayesianVonMisesFisherMixture"),
     ):
@@ -89,9 +88,12 @@ def test_what_an_engine_cannot_do_is_a_sentence():
 
 
 @pytest.mark.parametrize("component", ["tangent_gaussian", "gaussian", "vmf"])
-def test_models_of_rows_in_memory_answer_for_rows_in_a_list(component):
+def test_mixtures_of_rows_in_a_list_are_those_of_an_array(component):
     model = DirichletProcessMixture(component, n_burn_in=1, n_draws=2, random_state=0).fit(ROWS)
     parts = listed(ROWS, 1)
+    other = clone(model).fit(parts)
+    np.testing.assert_array_equal(other.sample_labels_, model.sample_labels_)
+    np.testing.assert_array_equal(other.trace_, model.trace_)
     np.testing.assert_array_equal(model.predict(parts), model.predict(ROWS))
     for ask in (model.predict_proba, model.score_samples):
         np.testing.assert_allclose(ask(parts), ask(ROWS), rtol=1e-12, atol=1e-300)

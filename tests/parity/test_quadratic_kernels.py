@@ -12,6 +12,7 @@ from tests.making import each, units
 from armillary.distributions import inverse_wishart, tangent_gaussian
 from armillary.distributions.components import joined
 from armillary.distributions.gaussian_component import GaussianComponent
+from armillary.distributions.row_sets import scatter_of
 from armillary.distributions.tangent_component import TangentComponent
 from armillary.fitting.dirichlet_process import score_rule
 from armillary.kernels.rows import blocks as cpu
@@ -182,6 +183,44 @@ def test_sums_in_tangent_spaces_equal_the_reference(n_features, with_scatter, dt
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_features", [2, 3, 16, 17, 50])
+def test_scatters_equal_the_reference_to_the_bit_for_every_cut(n_features, dtype):
+    rng = np.random.default_rng(n_features)
+    rows, numbers = units(rng, 1500, n_features).astype(dtype), rng.permutation(1500).astype(np.int32)
+    edges, centres = np.array([0, 1, 700, 1500]), 0.5 * units(rng, 3, n_features)
+    for weights in (None, rng.random(1500)):
+        found = cpu.scatters(rows, numbers, edges, centres, weights)
+        expected = whole.from_products(reference.scatters(rows, numbers, edges, centres, weights))
+        np.testing.assert_array_equal(whole.from_products(found), expected)
+        for piece, (start, stop) in enumerate(pairwise(edges)):
+            around = rows[numbers[start:stop]].astype(np.float64) - centres[piece]
+            plain = scatter_of(around, None if weights is None else weights[start:stop])
+            np.testing.assert_allclose(expected[piece], plain, rtol=0, atol=1e-13 * (stop - start))
+            # cut anywhere, and in another order
+            order, cut = rng.permutation(np.arange(start, stop)), int(rng.integers(stop - start))
+            own = None if weights is None else weights[order]
+            pieces = np.unique([0, cut, stop - start])
+            parts = cpu.scatters(rows, numbers[order], pieces, centres[[piece] * (len(pieces) - 1)], own)
+            np.testing.assert_array_equal(whole.from_products(parts.sum(axis=0)), expected[piece])
+
+
+def test_scatters_of_the_largest_numbers_are_exact():
+    """Coordinates of 2 and a little more, all bits of their halves set: no sum of products is rounded."""
+    n_rows = 5 * whole.PRODUCT_ROWS + 3
+    for n_features in (2, 20):
+        rows = np.full((n_rows, n_features), 1.0 + 2e-6) - 2.0**-43
+        rows[1::2] *= -1.0
+        centres = np.full((1, n_features), -1.0)
+        edges, numbers = np.array([0, n_rows]), np.arange(n_rows, dtype=np.int32)
+        found = whole.from_products(cpu.scatters(rows, numbers, edges, centres, None))[0]
+        high, low = whole.halves(rows[:, 0] + 1.0)
+        whole_numbers = [int(one * 2.0**43) + int(other * 2.0**43) for one, other in zip(high, low, strict=True)]
+        exact = sum(number * number for number in whole_numbers) / 2**86
+        np.testing.assert_allclose(found, exact, rtol=4e-16)
+        np.testing.assert_array_equal(found, found[0, 0])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("n_features", [2, 3, 6])
 def test_totals_and_groups_equal_the_reference(n_features, dtype):
     rng = np.random.default_rng(n_features)
@@ -233,8 +272,8 @@ def test_sides_have_the_shares_of_their_odds():
         [rng.normal(scale=3.0, size=3990), [0.0, -0.0, 800.0, -800.0, 40.0, -40.0, 1e-300, 710, -710, 5]]
     )
     found, expected = np.ones(5000, dtype=np.bool_), np.ones(5000, dtype=np.bool_)
-    cpu.draw_sides(numbers, odds, (3, 4), found)
-    reference.draw_sides(numbers, odds, (3, 4), expected)
+    cpu.draw_sides(numbers, odds, (3, 4), 5, found)
+    reference.draw_sides(numbers, odds, (3, 4), 5, expected)
     np.testing.assert_array_equal(found, expected)
     assert found[np.setdiff1d(np.arange(5000), numbers)].all()
     shares = 1.0 / (1.0 + np.exp(-odds[:3990]))

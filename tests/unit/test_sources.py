@@ -449,7 +449,7 @@ def test_rows_without_direction_are_named_by_file_and_row(tmp_path):
 def test_models_that_need_all_rows_say_so(tmp_path):
     np.save(tmp_path / "a.npy", given("f4", 300))
     rows = open_rows(tmp_path / "a.npy")
-    for call in (DirichletProcessMixture().fit, choose_model, lambda X: np.linalg.norm(X)):
+    for call in (DirichletProcessMixture(sampler="crp").fit, choose_model, lambda X: np.linalg.norm(X)):
         assert "X[:]" in sentence(call, rows)
 
 

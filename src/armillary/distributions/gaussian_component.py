@@ -92,6 +92,10 @@ class GaussianComponent:
         return pivots
 
     def _posterior(self, sets: RowSets) -> _Posterior:
+        """Sums of products are what sets take longest for: they are asked for once."""
+        return sets.of_each((self, "posterior"), self._updated)
+
+    def _updated(self, sets: RowSets) -> _Posterior:
         pulls = self.mean_pull + sets.counts
         means = sets.totals() / pulls[:, None]
         # the scatters around the posterior's means, and the pull of the prior's, with nothing to cancel
@@ -141,8 +145,13 @@ class GaussianComponent:
         return as_sets(sets).of_each((self, "summary"), self._summary)
 
     def _summary(self, sets: RowSets) -> CentresAndVariances:
-        means = sets.totals() / sets.counts[:, None]
-        squares = np.trace(sets.scatters(means), axis1=1, axis2=2)
+        means, posterior = sets.totals() / sets.counts[:, None], self._posterior(sets)
+        # sum |x - m|^2, from the scatter around the posterior's mean
+        moved = self.mean_pull * np.vecdot(posterior.mean, posterior.mean) + sets.counts * np.vecdot(
+            means - posterior.mean, means - posterior.mean
+        )
+        traces = np.trace(posterior.scale, axis1=1, axis2=2) - self.n_features * self.scale
+        squares = np.maximum(traces - moved, 0.0)
         variances = (self.scale * self.n_features + squares) / (self.n_features * (self.degrees + sets.counts))
         return CentresAndVariances(means, variances)
 

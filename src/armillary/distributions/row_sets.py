@@ -29,7 +29,7 @@ class RowSets(Protocol):
         """sum x (G, D)."""
 
     def scatters(self, centres: Float64Array) -> Float64Array:
-        """sum (x - c)(x - c)' (G, D, D) around a centre (G, D) of each set."""
+        """sum (x - c)(x - c)' (G, D, D) around a centre (G, D) of each set, no longer than rows are."""
 
     def tangent_sums(self, bases: Float64Array, *, with_scatter: bool = True, with_curvature: bool = False) -> RowSums:
         """Sums seen from a base point (G, D) of each set; the fields have the axis of the sets first."""

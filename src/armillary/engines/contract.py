@@ -6,8 +6,8 @@ with the rows they belong to, and come home only to be shown to a user (`to_host
 
 **The promise.** The same rows give the same labels and the same sums, bit for bit, on every engine and for every cut
 of the rows. Labels are those of float64 scores added in column order, ties to the smallest k. Sums are whole numbers
-of a small unit (`sums`), so that they do not depend on the order of additions. So are tangent sums of sets, evidence as
-`Passes.evidence` gives it, and what k-means++ draws by.
+of a small unit (`sums`), so that they do not depend on the order of additions. So are tangent sums, scatters and log
+probabilities of sets, evidence as `Passes.evidence` gives it, and what k-means++ draws by.
 
 Soft sums (`share`, and the evidence it returns) are plain float64: a component of one heavy row needs its resultant to
 1e-12 of its own weight, not of that of all rows. They are sums over lanes, ranges of rows that depend on the shape of
@@ -360,7 +360,7 @@ class Odds(Protocol):
         """Left where that is the more probable."""
 
     def log_probabilities(self, sides: Any) -> tuple[float, float]:
-        """Of these sides, and of the opposite ones, if every row is drawn by itself."""
+        """Of these sides, and of the opposite ones, if every row is drawn by itself; odds must be held to a `most`."""
 
 
 class Chance(Protocol):
@@ -397,7 +397,7 @@ class Sets(RowSets, Protocol):
         """The sets at some places."""
 
     def few(self, ranks: Sequence[npt.NDArray[np.int64]]) -> FewSets:
-        """Some rows of each set, a few hundred at most, by their ranks in it."""
+        """Some rows of each set, a few hundred at most, by their ranks in it, which increase."""
 
     def parted(self, sides: Sequence[Any]) -> Sets:
         """In the place of each set its left and its right rows, both of which must be there; None leaves it whole."""

@@ -469,9 +469,13 @@ class Passes:
         """Distinct rows, each drawn with the probability of its weight."""
         return chosen_rows(self.points.n_rows, self.points.weights, n_rows, generator)
 
-    def partition(self, labels: OwnLabels) -> CpuPartition:
-        """All rows by their labels, which have no gaps."""
-        return CpuPartition(self, labels)
+    def partition(self, labels: OwnLabels, n_clusters: int | None = None) -> CpuPartition:
+        """All rows by their labels, which have no gaps; rows that are a part are told how many clusters there are."""
+        return CpuPartition(self, labels, n_clusters)
+
+    def top_label(self, labels: OwnLabels) -> int:
+        """The largest label."""
+        return int(labels.values.max(initial=-1))
 
     def halves(self, is_left: npt.NDArray[np.bool_] | None = None) -> CpuHalves:
         """A side beside each row: as given (n,), or all right."""

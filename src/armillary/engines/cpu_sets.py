@@ -1,19 +1,18 @@
 """Sets of rows on the CPU, known by their numbers: sums over them, and scores of each row, without a copy of the rows.
 
-Sets are cut into pieces of at most 4,096 rows. Counts, totals and tangent sums are whole numbers (sums/whole.py):
-neither the pieces nor the order of rows decide a bit. Scatters are products of BLAS: those of pieces are added in
-order, and a piece depends on its set alone, so their bits depend neither on the threads nor on the sets that are summed
-along with it. The rows of a set are always in increasing order, so that a function of a set has the same bits whenever
-the set is the same.
+Sets are cut into pieces of at most 4,096 rows. Counts, totals, scatters, tangent sums and log probabilities of sides
+are whole numbers (sums/whole.py), and odds have bits that depend on their row alone: neither pieces, threads nor the
+order of rows decide a bit, and parts of the rows have sums that add up to those of all. The rows of a set are always in
+increasing order, so that a function of a set has the same bits whenever the set is the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +20,10 @@ from scipy.special import expit, log_expit
 
 from armillary._typing import Float64Array, FloatArray
 from armillary.distributions import tangent_gaussian
-from armillary.distributions.row_sets import scatter_of
 from armillary.distributions.tangent_gaussian import RowSums
+from armillary.draws import skip_uniforms
 from armillary.engines.contract import Rule
-from armillary.points import SparseBlock, as_float64, even_ranges
+from armillary.points import Block, SparseBlock, as_float64, even_ranges, n_rows_of, some_of
 from armillary.rules import AffineRule, QuadraticRule
 from armillary.sums import whole
 
@@ -44,6 +43,8 @@ _TASKS_PER_THREAD = 4
 _MANY_PIECES = 16
 # Rows that are worth waking a thread for: Python takes 30 us to wake one, and another after it.
 _TASK_ROWS = 4096
+# Of rows on disk: sets with fewer than one row in so many are gathered, others are taken from lanes read in order.
+_FEW_OF_STORED = 64
 # Sets of up to so many rows are worth remembering, and so many things about them: a chain on a few rows comes back to
 # the same sets all the time, and what is known of one costs a hundredth of what finding it costs.
 _REMEMBERED_ROWS = 64
@@ -68,8 +69,32 @@ class SetMemory:
         return [known[key] for key in keys]
 
 
+class _Work(NamedTuple):
+    """Some pieces of sets, and the rows that they are of."""
+
+    pieces: Any  # a slice or numbers: which pieces
+    places: Any  # a slice or numbers: where their rows stand in the `numbers` of the sets
+    rows: Block
+    numbers: Numbers  # those of the pieces, in `rows`
+    edges: npt.NDArray[np.int64]  # where pieces begin and end in `numbers`
+    weights: Float64Array | None  # of `numbers`
+
+    def each(self) -> Iterator[tuple[int, Any, Block]]:
+        """Every piece by itself: which, where its rows stand, and a copy of them."""
+        pieces = range(self.pieces.start, self.pieces.stop) if isinstance(self.pieces, slice) else self.pieces
+        for piece, (start, stop) in zip(pieces, pairwise(self.edges.tolist()), strict=True):
+            places: Any = slice(start, stop)
+            if not isinstance(self.places, slice):
+                places = self.places[start:stop]
+            elif self.edges[0] != self.places.start:
+                places = slice(self.places.start + start, self.places.start + stop)
+            # numbers increase: as many as there are rows are all of them
+            is_all = stop - start == n_rows_of(self.rows)
+            yield piece, places, self.rows if is_all else some_of(self.rows, self.numbers[start:stop])
+
+
 class CpuSets:
-    """G sets of rows of the points of `passes`, none empty; see `engines/contract.py`."""
+    """G sets of rows of the points of `passes`; see `engines/contract.py`. Of a part of the rows some may be empty."""
 
     def __init__(
         self,
@@ -85,11 +110,13 @@ class CpuSets:
         self._weights = weights  # (M,) None: all 1
         self._passes = passes
         sizes = np.diff(starts)
-        n_pieces = -(-sizes // _PIECE_ROWS)
-        self._owners = np.repeat(np.arange(len(sizes)), n_pieces)
-        self._first_pieces = np.cumsum(n_pieces) - n_pieces
-        within = np.arange(len(self._owners)) - self._first_pieces[self._owners]
+        self._n_pieces = -(-sizes // _PIECE_ROWS)  # of each set
+        self._owners = np.repeat(np.arange(len(sizes)), self._n_pieces)
+        first_pieces = np.cumsum(self._n_pieces) - self._n_pieces
+        within = np.arange(len(self._owners)) - first_pieces[self._owners]
         self._edges = np.append(starts[:-1][self._owners] + within * _PIECE_ROWS, starts[-1])
+        if self._is_by_lane:
+            self._cut_at_lanes()
         self._known: dict[Hashable, Any] = {}
         self._last_sums: tuple[Float64Array, RowSums] | None = None  # base points, and the sums there
 
@@ -118,6 +145,8 @@ class CpuSets:
         """Rows of each set (G,)."""
         return np.diff(self.starts)
 
+    facts = sizes  # what a host knows of sets at a worker
+
     @cached_property
     def counts(self) -> Float64Array:
         """Rows of each set (G,), or sums of weights."""
@@ -137,33 +166,33 @@ class CpuSets:
         out = np.zeros((len(self._owners), self._passes.points.n_features))
         alone = np.ones(1, dtype=np.bool_)
 
-        def task(first: int, last: int) -> None:
-            if self._weights is None and not self._passes.points.is_sparse:
-                out[first:last] = kernels.row_totals(*self._lent(first, last), self._passes.rounder)
+        def task(work: _Work) -> None:
+            if work.weights is None and not isinstance(work.rows, SparseBlock):
+                out[work.pieces] = kernels.row_totals(work.rows, work.numbers, work.edges, self._passes.rounder)
                 return
-            for piece in range(first, last):
-                part = slice(self._edges[piece], self._edges[piece + 1])
-                rows, weights = self._passes.points.gather(self.numbers[part]), self._weights
-                own = None if weights is None else weights[part]
+            for piece, places, rows in work.each():
+                own = None if self._weights is None else self._weights[places]
                 into = np.zeros(1), out[piece : piece + 1]
-                labels = np.zeros(part.stop - part.start, dtype=np.int32)
+                labels = np.zeros(n_rows_of(rows), dtype=np.int32)
                 kernels.add_rows(rows, own, labels, alone, *into, self._passes.rounder)
 
-        self._each_range(task)
+        self._each_work(task)
         return self._added(out)
 
     def scatters(self, centres: Float64Array) -> Float64Array:
         """sum w (x - c)(x - c)' (G, D, D), of dense rows."""
-        n_features = self._passes.points.n_features
-        out = np.empty((len(self._owners), n_features, n_features))
+        return whole.from_products(self.scatter_limbs(centres))
 
-        def task(first: int, last: int) -> None:
-            for piece in range(first, last):
-                part = slice(self._edges[piece], self._edges[piece + 1])
-                centred = self.gathered(part) - centres[self._owners[piece]]
-                out[piece] = scatter_of(centred, None if self._weights is None else self._weights[part])
+    def scatter_limbs(self, centres: Float64Array) -> Float64Array:
+        """What `whole.from_products` makes the scatters of: these add up over parts of the rows."""
+        kernels, n_features = self._passes.kernels, centres.shape[1]
+        out = np.empty((len(self._owners), 2, 3, n_features, n_features))
 
-        self._each_range(task)
+        def task(work: _Work) -> None:
+            own = centres[self._owners[work.pieces]]
+            out[work.pieces] = kernels.scatters(_dense(work.rows), work.numbers, work.edges, own, work.weights)
+
+        self._each_work(task)
         return self._added(out)
 
     def tangent_sums(self, bases: Float64Array, *, with_scatter: bool = True, with_curvature: bool = False) -> RowSums:
@@ -178,22 +207,25 @@ class CpuSets:
         return self._last_sums[1]
 
     def _tangent_sums(self, bases: Float64Array, with_scatter: bool, with_curvature: bool) -> RowSums:
+        limbs = self.tangent_limbs(bases, with_scatter=with_scatter, with_curvature=with_curvature)
+        return tangent_gaussian.from_limbs(limbs, bases)
+
+    def tangent_limbs(self, bases: Float64Array, *, with_scatter: bool, with_curvature: bool) -> Float64Array:
+        """What `tangent_gaussian.from_limbs` makes the sums of: these add up over parts of the rows."""
         kernels, n_features = self._passes.kernels, bases.shape[1]
         bounds = tangent_gaussian.sum_bounds(n_features)
         rounders = np.array([whole.two_limbs(self._passes.q, bound) for bound in bounds])
         out = np.empty((len(self._owners), 2, n_features + n_features**2 + 4))
+        wanted = {"with_scatter": with_scatter, "with_curvature": with_curvature}
 
-        def task(first: int, last: int) -> None:
-            rows, numbers, edges = self._lent(first, last)
-            weights = self._weights
-            if weights is not None and not self._is_in_place:
-                weights = weights[self._edges[first] : self._edges[last]]
-            own = bases[self._owners[first:last]]
-            wanted = {"with_scatter": with_scatter, "with_curvature": with_curvature}
-            out[first:last] = kernels.tangent_sums(rows, numbers, edges, own, weights, rounders, **wanted)
+        def task(work: _Work) -> None:
+            own = bases[self._owners[work.pieces]]
+            rows = _dense(work.rows)
+            found = kernels.tangent_sums(rows, work.numbers, work.edges, own, work.weights, rounders, **wanted)
+            out[work.pieces] = found
 
-        self._each_range(task)
-        return tangent_gaussian.from_limbs(self._added(out), bases)
+        self._each_work(task)
+        return self._added(out)
 
     def once(self, name: Hashable, make: Callable[[], T]) -> T:
         """What `make` gives, a function of these sets alone: made when it is first asked for by this name."""
@@ -224,34 +256,78 @@ class CpuSets:
         keys = [(name, self.numbers[self.part(number)].tobytes()) for number, name in enumerate(names)]
         return self._memory.recall(keys, make)
 
-    def _each_range(self, task: Callable[[int, int], None]) -> None:
-        """Call `task(first, last)` on ranges of pieces that cover all; they run side by side."""
-        n_pieces, n_threads = len(self._owners), self._passes.n_threads
-        n_tasks = min(n_pieces, n_threads if n_pieces < _MANY_PIECES * n_threads else _TASKS_PER_THREAD * n_threads)
-        n_tasks = max(1, min(n_tasks, len(self.numbers) // _TASK_ROWS))
-        if not self._is_in_place:
-            n_tasks = n_pieces  # each makes a copy of its rows
-        ranges = even_ranges(n_pieces, n_tasks)
-        self._passes.run(lambda number: task(*ranges[number]), n_tasks)
-
-    def _added(self, pieces: Float64Array) -> Float64Array:
-        """The sums of the pieces of each set."""
-        return pieces if len(pieces) == len(self) else np.add.reduceat(pieces, self._first_pieces, axis=0)
+    # --------------------------------------------------------------------------------------- pieces and rows
 
     @property
     def _is_in_place(self) -> bool:
         points = self._passes.points
         return points.is_unit and not points.is_sparse
 
-    def _lent(self, first: int, last: int) -> tuple[FloatArray, Numbers, npt.NDArray[np.int64]]:
-        """Dense rows, which of them, and where pieces begin and end: of some pieces."""
-        edges = self._edges[first : last + 1]
+    @cached_property
+    def _is_by_lane(self) -> bool:
+        """Whether rows are read from disk in their order: those of large sets lie all over it."""
         points = self._passes.points
+        return points.is_stored and len(self.numbers) * _FEW_OF_STORED >= points.n_rows
+
+    def _cut_at_lanes(self) -> None:
+        """Pieces end where lanes do, so that each is of the rows of one lane."""
+        lanes = self._passes.points.lanes
+        lane_of = np.searchsorted([stop for _, stop in lanes], self.numbers, side="right")
+        is_new = np.append(True, np.diff(lane_of) != 0)
+        is_new[self._edges[:-1]] = True
+        starts = np.flatnonzero(is_new)
+        owners = np.searchsorted(self.starts, starts, side="right") - 1
+        self._owners, self._edges = owners, np.append(starts, self.starts[-1])
+        self._n_pieces = np.bincount(owners, minlength=len(self))
+        self._lanes = lane_of[starts]  # of each piece
+
+    def _each_work(self, task: Callable[[_Work], None]) -> None:
+        """Call `task` on pieces that are all of them together; side by side."""
+        if not len(self._owners):
+            return
+        if self._is_by_lane:
+            wanted = np.unique(self._lanes).tolist()
+            self._passes.run(lambda number: self._with_lane(wanted[number], task), len(wanted))
+            return
+        n_pieces, n_threads = len(self._owners), self._passes.n_threads
+        n_tasks = min(n_pieces, n_threads if n_pieces < _MANY_PIECES * n_threads else _TASKS_PER_THREAD * n_threads)
+        n_tasks = max(1, min(n_tasks, len(self.numbers) // _TASK_ROWS))
+        if not self._is_in_place:
+            n_tasks = n_pieces  # each makes a copy of its rows
+        ranges = even_ranges(n_pieces, n_tasks)
+        self._passes.run(lambda number: task(self._work(*ranges[number])), n_tasks)
+
+    def _work(self, first: int, last: int) -> _Work:
+        """Some pieces in a row."""
+        edges, points = self._edges[first : last + 1], self._passes.points
+        pieces, places = slice(first, last), slice(int(edges[0]), int(edges[-1]))
         if self._is_in_place:
-            return np.asarray(points.matrix), self.numbers, edges
-        rows = points.gather(self.numbers[edges[0] : edges[-1]])
-        assert not isinstance(rows, SparseBlock), "sums of CSR rows go another way"
-        return rows, np.arange(len(rows), dtype=np.int32), edges - edges[0]
+            return _Work(pieces, places, np.asarray(points.matrix), self.numbers, edges, self._weights)
+        weights = None if self._weights is None else self._weights[places]
+        rows = points.gather(self.numbers[places])
+        return _Work(pieces, places, rows, np.arange(n_rows_of(rows), dtype=np.int32), edges - edges[0], weights)
+
+    def _with_lane(self, lane: int, task: Callable[[_Work], None]) -> None:
+        """The pieces of one lane, whose rows are read for it."""
+        points, pieces = self._passes.points, np.flatnonzero(self._lanes == lane)
+        first, last = points.lanes[lane]
+        starts, sizes = self._edges[pieces], np.diff(self._edges)[pieces]
+        edges = np.append(0, np.cumsum(sizes))
+        places = np.repeat(starts - edges[:-1], sizes) + np.arange(edges[-1])
+        weights = None if self._weights is None else self._weights[places]
+        with points.at_hand(first, last) as rows:
+            task(_Work(pieces, places, rows.block(first, last), self.numbers[places] - first, edges, weights))
+
+    def _added(self, pieces: Float64Array) -> Float64Array:
+        """The sums of the pieces of each set."""
+        if len(pieces) == len(self) and self._n_pieces.all():
+            return pieces
+        out = np.zeros((len(self), *pieces.shape[1:]))
+        is_filled = self._n_pieces > 0
+        if is_filled.any():
+            first_pieces = (np.cumsum(self._n_pieces) - self._n_pieces)[is_filled]
+            out[is_filled] = np.add.reduceat(pieces, first_pieces, axis=0)
+        return out
 
     def gathered(self, part: slice) -> Any:
         """The rows (m, D) at some places, in float64, an array or CSR; as the kernels see them, not made unit again."""
@@ -293,7 +369,7 @@ class CpuSets:
         """Of each row of set g the score of cluster 2 g of the rule less that of cluster 2 g + 1, (M,)."""
         values = np.empty(len(self.numbers))
 
-        def keep(part: slice, odds: Float64Array) -> None:
+        def keep(part: Any, odds: Float64Array) -> None:
             values[part] = odds
 
         self._each_odds(rule, keep)
@@ -303,49 +379,65 @@ class CpuSets:
         """`log_odds` of each set, none beyond `most` either way."""
         values = np.clip(self.log_odds(rule), -most, most)
         # copies: what is remembered of one set must not hold all
-        return [CpuOdds(values[self.part(number)].copy()) for number in range(len(self))]
+        return [CpuOdds(values[self.part(number)].copy(), most, self._passes.q) for number in range(len(self))]
 
     def chance(self, number: int, generator: np.random.Generator) -> CpuChance:
         """One uniform beside each row of a set, in the order of the rows."""
         part = self.part(number)
         return CpuChance(generator.random(part.stop - part.start))
 
+    def all_odds(self, rule: Rule, most: float) -> CpuOddsOfSets:
+        """`odds` of all sets as one, for parts of rows."""
+        return CpuOddsOfSets(self.odds(rule, most))
+
+    def sides_below(
+        self, number: int, generator: np.random.Generator, n_before: int, law: float | CpuOddsOfSets, place: int
+    ) -> CpuSides:
+        """`chance` and `below` of a set of which `n_before` rows are in parts before; `place` of the odds."""
+        skip_uniforms(generator, n_before)
+        own = law.odds[place] if isinstance(law, CpuOddsOfSets) else law
+        return self.chance(number, generator).below(own)
+
+    def rows_at(self, ranks: Sequence[npt.NDArray[np.int64]]) -> Block:
+        """Some rows of each set, by their ranks in it, one set after the other."""
+        chosen = [self.numbers[start + own] for start, own in zip(self.starts[:-1], ranks, strict=True)]
+        return self._passes.points.gather(np.concatenate(chosen))
+
     def where(self, number: int, labels: CpuLabels, label: int) -> CpuSides:
         """Left where a row of a set has this label."""
         return CpuSides(np.asarray(labels.values[self.numbers[self.part(number)]] == label))
 
     def draw_sides(self, rule: Rule, key: tuple[int, int], is_left: Flags) -> None:
-        """Redraw is_left[i] of each row i of the sets, with the odds of `log_odds` and the uniform philox(key, i)."""
+        """Redraw is_left[i] of each row i of the sets, with the odds of `log_odds` and the uniform of the row."""
 
-        def draw(part: slice, odds: Float64Array) -> None:
-            self._passes.kernels.draw_sides(self.numbers[part], odds, key, is_left)
+        def draw(part: Any, odds: Float64Array) -> None:
+            kernels, first_row = self._passes.kernels, self._passes.points.first_row
+            kernels.draw_sides(self.numbers[part], odds, key, first_row, is_left)
 
         self._each_odds(rule, draw)
 
-    def _each_odds(self, rule: Rule, task: Callable[[slice, Float64Array], None]) -> None:
+    def _each_odds(self, rule: Rule, task: Callable[[Any, Float64Array], None]) -> None:
         """Call `task` on the places of some rows and their log odds; side by side."""
         kernels = self._passes.kernels
 
-        def affine(first: int, last: int, rule: AffineRule) -> None:
-            for piece in range(first, last):
-                part = slice(self._edges[piece], self._edges[piece + 1])
+        def affine(work: _Work, rule: AffineRule) -> None:
+            for piece, places, rows in work.each():
                 two = slice(2 * self._owners[piece], 2 * self._owners[piece] + 2)
                 slopes = None if rule.slopes is None else rule.slopes[two]
                 own = AffineRule(rule.directions[two], rule.offsets[two], slopes=slopes)
-                table = np.empty((part.stop - part.start, 2))
-                kernels.scores(self._passes.points.gather(self.numbers[part]), kernels.prepare(own), table)
-                task(part, table[:, 0] - table[:, 1])
+                table = np.empty((n_rows_of(rows), 2))
+                kernels.row_scores(rows, kernels.prepare(own), table)
+                task(places, table[:, 0] - table[:, 1])
 
-        def quadratic(first: int, last: int, prepared: Any) -> None:
-            rows, numbers, edges = self._lent(first, last)
-            odds = np.empty(edges[-1] - edges[0])
-            kernels.quadratic_odds(rows, numbers, edges, prepared, self._owners[first:last], odds)
-            task(slice(self._edges[first], self._edges[last]), odds)
+        def quadratic(work: _Work, prepared: Any) -> None:
+            odds, pairs = np.empty(work.edges[-1] - work.edges[0]), self._owners[work.pieces]
+            kernels.quadratic_odds(_dense(work.rows), work.numbers, work.edges, prepared, pairs, odds)
+            task(work.places, odds)
 
         if isinstance(rule, QuadraticRule):
-            self._each_range(partial(quadratic, prepared=kernels.prepare(rule)))
+            self._each_work(partial(quadratic, prepared=kernels.prepare(rule)))
         else:
-            self._each_range(partial(affine, rule=rule))
+            self._each_work(partial(affine, rule=rule))
 
     def halved(self, is_left: Flags) -> CpuSets:
         """2 G sets: of each the rows with is_left[i], then the others. Both must be there."""
@@ -360,6 +452,11 @@ class CpuSides:
     """Left or right beside each row of a set; see `engines/contract.py`."""
 
     is_left: Flags  # (n,)
+
+    @property
+    def facts(self) -> tuple[int, int]:
+        """What a host knows of sides at a worker."""
+        return self.n_left, self.n_right
 
     @cached_property
     def n_left(self) -> int:
@@ -377,6 +474,8 @@ class CpuOdds:
     """Log odds of the left side beside each row of a set."""
 
     values: Float64Array  # (n,)
+    most: float  # none is beyond it
+    q: int  # of the rows
 
     def sides(self) -> CpuSides:
         """Left where that is the more probable."""
@@ -384,10 +483,36 @@ class CpuOdds:
 
     def log_probabilities(self, sides: CpuSides) -> tuple[float, float]:
         """Of these sides, and of the opposite ones, if every row is drawn by itself."""
+        return log_probabilities(self.log_limbs(sides))
+
+    def log_limbs(self, sides: CpuSides) -> Float64Array:
+        """Sums of log p and of log p - log(1 - p), each in two limbs (2, 2): these add up over parts of the rows."""
+        assert self.most < np.inf, "whole numbers have a bound"
         signed = np.where(sides.is_left, self.values, -self.values)
-        one = float(log_expit(signed).sum())
-        # log(1 - p) = log p - odds
-        return one, one - float(signed.sum())
+        rounders = whole.two_limbs(self.q, self.most + 1.0)  # log(1 + exp(most)) is less
+        return np.array([whole.limbs_of(log_expit(signed), rounders), whole.limbs_of(signed, rounders)])
+
+
+@dataclass(frozen=True, eq=False)
+class CpuOddsOfSets:
+    """Log odds of several sets, for parts of rows."""
+
+    odds: list[CpuOdds]
+
+    def sides(self, number: int) -> CpuSides:
+        """Of one set: left where that is the more probable."""
+        return self.odds[number].sides()
+
+    def log_limbs(self, number: int, sides: CpuSides) -> Float64Array:
+        """Of one set: see `CpuOdds`."""
+        return self.odds[number].log_limbs(sides)
+
+
+def log_probabilities(limbs: Float64Array) -> tuple[float, float]:
+    """Log probabilities of sides and of the opposite ones, from what `CpuOdds.log_limbs` gives."""
+    log_p, odds = limbs.sum(axis=1).tolist()
+    # log(1 - p) = log p - odds
+    return log_p, log_p - odds
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,11 +538,18 @@ class CpuHalves:
 
     def n_left(self, sets: CpuSets) -> npt.NDArray[np.int64]:
         """How many rows of each set (G,) are left."""
-        return np.add.reduceat(self._is_left[sets.numbers], sets.starts[:-1], dtype=np.int64)
+        is_left, starts = self._is_left[sets.numbers], sets.starts
+        if (starts[:-1] < starts[1:]).all():
+            return np.add.reduceat(is_left, starts[:-1], dtype=np.int64)
+        return np.diff(np.append(0, np.cumsum(is_left, dtype=np.int64))[starts])
 
     def of(self, sets: CpuSets) -> list[CpuSides]:
         """The sides of each set."""
-        return [CpuSides(self._is_left[sets.numbers[sets.part(number)]]) for number in range(len(sets))]
+        return [self.side(sets, number) for number in range(len(sets))]
+
+    def side(self, sets: CpuSets, number: int) -> CpuSides:
+        """The sides of one set."""
+        return CpuSides(self._is_left[sets.numbers[sets.part(number)]])
 
     def parts(self, sets: CpuSets) -> CpuSets:
         """The left and the right rows of each set, both of which must be there."""
@@ -431,31 +563,36 @@ class CpuHalves:
         """Redraw the side of each row of set g, left by cluster 2 g of the rule, right by 2 g + 1."""
         sets.draw_sides(rule, key, self._is_left)
 
+    def fill(self, is_left: Flags) -> None:
+        """Give every row its side (n,)."""
+        self._is_left[:] = is_left
+
     def to_host(self) -> Flags:
         """Which rows are left (n,)."""
         return self._is_left
 
 
 class CpuPartition:
-    """All rows in K clusters, none of them empty; see `engines/contract.py`."""
+    """All rows in K clusters; see `engines/contract.py`. Of a part of the rows some may be empty."""
 
-    def __init__(self, passes: Passes, labels: CpuLabels) -> None:
+    def __init__(self, passes: Passes, labels: CpuLabels, n_clusters: int | None = None) -> None:
         self._passes = passes
         self._memory = memory_for(passes.points.n_rows)
         self._members: list[Numbers] = []
         self._everything: CpuSets | None = None  # all clusters as they lie together, until a move changes one
-        self.relabel(labels)
+        self.relabel(labels, n_clusters)
 
-    def relabel(self, labels: CpuLabels) -> None:
-        """Take other labels, without gaps."""
+    def relabel(self, labels: CpuLabels, n_clusters: int | None = None) -> None:
+        """Take other labels, without gaps; so many, where these rows are a part."""
         self._labels = labels
         self._members, self._everything = [], None  # as large as what takes their place
-        self._gather()
+        self._gather(n_clusters)
 
-    def _gather(self) -> None:
+    def _gather(self, n_clusters: int | None) -> None:
         """Row numbers of each cluster, in increasing order."""
         values = self._labels.values
-        starts = np.concatenate([[0], np.cumsum(self._labels.sizes(int(values.max()) + 1))])
+        n_found = int(values.max()) + 1 if n_clusters is None else n_clusters
+        starts = np.concatenate([[0], np.cumsum(self._labels.sizes(n_found))])
         order = np.empty(len(values), dtype=np.int32)
         self._passes.kernels.group_rows(values, starts, order)
         self._members = [order[start:stop] for start, stop in pairwise(starts)]
@@ -476,6 +613,8 @@ class CpuPartition:
         """Rows of each cluster (K,)."""
         return np.array([len(members) for members in self._members])
 
+    facts = counts  # what a host knows of a partition at a worker
+
     def __len__(self) -> int:
         return len(self._members)
 
@@ -488,6 +627,11 @@ class CpuPartition:
     def first_row(self, cluster: int) -> int:
         """The first row of a cluster."""
         return int(self._members[cluster][0])
+
+    def first_rows(self) -> npt.NDArray[np.int64]:
+        """The first row of each cluster (K,); n where it has none."""
+        n_rows = self.n_rows
+        return np.array([members[0] if len(members) else n_rows for members in self._members], dtype=np.int64)
 
     def sets(self, *clusters: int) -> CpuSets:
         """The rows of some clusters, or of all."""
@@ -544,6 +688,11 @@ class CpuPartition:
         labels.keep(counts > 0)
         self.relabel(labels)
         return counts
+
+
+def _dense(rows: Block) -> FloatArray:
+    assert not isinstance(rows, SparseBlock), "sums of CSR rows go another way"
+    return rows
 
 
 def memory_for(n_rows: int) -> SetMemory | None:

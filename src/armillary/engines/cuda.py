@@ -501,6 +501,10 @@ class CudaPasses:
         """Sets of rows that split and merge are kept on the CPU."""
         self._refuse("sets of rows that split and merge", "device='cpu', or BayesianVonMisesFisherMixture")
 
+    def top_label(self, labels: Any) -> int:
+        """As `partition`, which asks parts for it."""
+        return int(self.partition(labels))
+
     def halves(self, is_left: npt.NDArray[np.bool_] | None = None) -> Any:
         """As `partition`."""
         self._refuse("sets of rows that split and merge", "device='cpu', or BayesianVonMisesFisherMixture")

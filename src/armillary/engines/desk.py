@@ -66,7 +66,7 @@ class Stays:
     """The answer about a result that stays on the shelf."""
 
     is_owner: bool  # it is the object that was asked itself
-    facts: Any  # the points of passes, the total of masses
+    facts: Any  # the points of passes, the total of masses, sizes of sets, counts of sides and clusters
 
 
 class _Reading(pickle.Unpickler):
@@ -143,7 +143,9 @@ def _facts(kept: Any) -> Any:
     """What a host must know of something that stays here."""
     if isinstance(kept, Masses):
         return kept.total
-    return PartedPoints.of([kept], kept.points.engine) if hasattr(kept, "points") else None
+    if hasattr(kept, "points"):
+        return PartedPoints.of([kept], kept.points.engine)
+    return getattr(kept, "facts", None)
 
 
 def pickled(value: Any) -> bytes:

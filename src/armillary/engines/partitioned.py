@@ -46,8 +46,9 @@ from armillary.engines.contract import (
 )
 from armillary.engines.cpu import chosen_rows
 from armillary.engines.cpu_column import Left, mass_grid, mass_targets
+from armillary.engines.parted_sets import PartedHalves, PartedPartition
 from armillary.exceptions import InputError
-from armillary.points import Block, SparseBlock, everywhere
+from armillary.points import everywhere, joined_blocks
 from armillary.rules import AffineRule, Anchors
 from armillary.sums import whole
 from armillary.sums.directional import DirectionalStatistics
@@ -542,7 +543,7 @@ class Partitioned:
         weights = None
         if self.points.has_weights:
             weights = np.concatenate([one.weights for one in few if one.weights is not None])[back]
-        return FewRows(given.astype(np.int64), _joined([one.block for one in few], back), weights)
+        return FewRows(given.astype(np.int64), joined_blocks([one.block for one in few], back), weights)
 
     def unit_rows(self, numbers: npt.ArrayLike) -> Float64Array:
         """A few rows (m, D), dense and of unit length in float64."""
@@ -569,19 +570,31 @@ class Partitioned:
             weights = np.concatenate(self._run(lambda _, part: part.weights_at(np.arange(part.points.n_rows))))
         return chosen_rows(self.points.n_rows, weights, n_rows, generator)
 
-    def partition(self, labels: OwnLabels) -> Any:
-        """Sets of rows that split and merge are not kept in parts yet: their sums would depend on the cut."""
-        raise self._refusal()
+    def partition(self, labels: OwnLabels) -> PartedPartition:
+        """All rows by their labels, which have no gaps."""
+        return PartedPartition(self, labels, self.n_labels(labels))
 
-    def halves(self, is_left: npt.NDArray[np.bool_] | None = None) -> Any:
-        """As `partition`."""
-        raise self._refusal()
+    def halves(self, is_left: npt.NDArray[np.bool_] | None = None) -> PartedHalves:
+        """A side beside each row: as given (n,), or all right."""
+        spans = self._edges.spans()
+        parts = self._run(lambda number, part: part.halves(None if is_left is None else is_left[slice(*spans[number])]))
+        return PartedHalves(self, parts)
 
-    def _refusal(self) -> InputError:
-        return InputError(
-            f"X of {self.points.who} must be rows in memory, an array or a CSR matrix: it splits and merges sets of "
-            "rows; got rows in parts. Give a sample as an array, or use BayesianVonMisesFisherMixture."
-        )
+    def n_labels(self, labels: OwnLabels) -> int:
+        """One more than the largest label."""
+        return 1 + max(self._run(lambda number, part: part.top_label(labels.parts[number])))
+
+    def top_label(self, labels: OwnLabels) -> int:
+        """The largest label."""
+        return self.n_labels(labels) - 1
+
+    def run_over(self, task: Callable[[int, Any], T], things: Sequence[Any]) -> list[T]:
+        """`task(number, thing)` of what each part gave out."""
+        return self._work(task, things)
+
+    def spans(self) -> list[tuple[int, int]]:
+        """From..to of each part."""
+        return self._edges.spans()
 
     def each(self, spans: Sequence[tuple[int, int]], task: Callable[[int, Any], T]) -> list[T]:
         """`task(number, passes)` over the rows of each span, in turn."""
@@ -695,20 +708,3 @@ def _first_anchors(one: Anchors, other: Anchors) -> Anchors:
     return Anchors(
         one.key, np.where(is_other, other.priorities, one.priorities), np.where(is_other, other.rows, one.rows)
     )
-
-
-def _joined(blocks: list[Block], order: npt.NDArray[np.intp]) -> Block:
-    """Blocks as one, its rows in another order."""
-    if not any(isinstance(block, SparseBlock) for block in blocks):
-        return np.concatenate(cast(list[FloatArray], blocks))[order]
-    import scipy.sparse as sp
-
-    sparse = cast(list[SparseBlock], blocks)
-    parts = []
-    for block in sparse:
-        start, stop = int(block.indptr[0]), int(block.indptr[-1])
-        shape = (len(block.indptr) - 1, block.n_features)
-        arrays = (block.data[start:stop], block.indices[start:stop], block.indptr - start)
-        parts.append(sp.csr_array(arrays, shape=shape))
-    joined = sp.vstack(parts, format="csr")[order]
-    return SparseBlock(joined.data, joined.indices, joined.indptr, sparse[0].n_features)

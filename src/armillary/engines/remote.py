@@ -8,7 +8,8 @@ more is forgotten with its commands, by Python itself.
 
 A history is short. A pass that labels every row whatever its label was ("label" without a floor or rivals) is all that
 labels need of the past. Where labels depend on those before (DP and DDP), they come home once their history is longer
-than they are (4 bytes a row), and the history begins with them.
+than they are (4 bytes a row), and the history begins with them; sides do so as well. Partitions are made anew from
+labels in every sweep, so their history is a sweep long.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from armillary.engines.desk import UNKNOWN, Command, Message, Opening, Stays, pi
 from armillary.engines.executors import Answers, Station, StationLostError, Traffic, WorkersLostError
 from armillary.exceptions import RowError
 from armillary.kernels.select import kernels_for
+from armillary.points import Block
 from armillary.rules import AffineRule, Anchors
 from armillary.sums.directional import DirectionalStatistics
 
@@ -49,6 +51,7 @@ class Done:
     command: bytes
     before: tuple[Done, ...]
     n_bytes: int  # of this and of those before it, some of which may be counted twice
+    kept: int | None = None  # the number of what it made
 
 
 class _Writing(pickle.Pickler):
@@ -93,7 +96,7 @@ class Line:
         if told.is_owner:
             self._dropped.append(key)
             return owner
-        return kind(self, key, self._done(command, tuple(one.done for one in read)), told)
+        return kind(self, key, self._done(command, tuple(one.done for one in read), key), told)
 
     def change(self, changed: Sequence[Remote], owner: Any, method: str, *arguments: Any, **named: Any) -> Any:
         """A command that changes some of what it is given."""
@@ -111,9 +114,9 @@ class Line:
         changed.done = self._done(command, tuple(one.made if one is changed else one.done for one in read))
         return found
 
-    def _done(self, command: bytes, before: tuple[Done, ...]) -> Done:
+    def _done(self, command: bytes, before: tuple[Done, ...], kept: int | None = None) -> Done:
         n_bytes = len(command) + max((one.n_bytes for one in before), default=0)
-        return Done(next(self._commands), command, before, n_bytes)
+        return Done(next(self._commands), command, before, n_bytes, kept)
 
     @staticmethod
     def _written(
@@ -172,7 +175,7 @@ class Line:
         return answer
 
     def _history(self) -> list[bytes]:
-        """The commands behind all that is in use, in their order."""
+        """The commands behind all that is in use, in their order; what they make besides is dropped afterwards."""
         found: dict[int, Done] = {}
         waiting = [one.done for one in self._in_use.values()]
         while waiting:
@@ -180,6 +183,8 @@ class Line:
             if one.number not in found:
                 found[one.number] = one
                 waiting.extend(one.before)
+        made = {one.kept for one in found.values() if one.kept is not None}
+        self._dropped += [key for key in made if key not in self._in_use]
         return [found[number].command for number in sorted(found)]
 
     # ------------------------------------------------------------------------------------------------- objects
@@ -217,6 +222,11 @@ class Remote:
 
     def _change(self, method: str, *arguments: Any, **named: Any) -> Any:
         return self.line.change([self], self, method, *arguments, **named)
+
+
+def is_long(one: Remote, n_bytes: int) -> bool:
+    """Whether the history of something that takes so many bytes is longer than that."""
+    return one.done.n_bytes - one.made.n_bytes > max(_SHORT_HISTORY, n_bytes)
 
 
 class RemoteLabels(Remote):
@@ -291,7 +301,7 @@ class RemoteLabels(Remote):
 
     def shorten(self) -> None:
         """Let the history begin here, where it takes more bytes than the labels do."""
-        if self.done.n_bytes - self.made.n_bytes > max(_SHORT_HISTORY, 4 * self.n_rows):
+        if is_long(self, 4 * self.n_rows):
             values = self._ask("to_host")
             self.line.overwrite(self, self, "put", slice(None), values)
 
@@ -355,6 +365,154 @@ class RemoteGroups(Remote):
     def merge(self, kept: int, gone: int) -> None:
         """Give the rows of `gone` to `kept`."""
         self._change("merge", kept, gone)
+
+
+# ---------------------------------------------------------------------------------------------------- sets of rows
+
+
+class RemoteSides(Remote):
+    """Left or right beside the rows of a set that a part has."""
+
+    @property
+    def n_left(self) -> int:
+        """Rows on the left."""
+        return int(self.facts[0])
+
+    @property
+    def n_right(self) -> int:
+        """Rows on the right."""
+        return int(self.facts[1])
+
+
+class RemoteOdds(Remote):
+    """Log odds beside the rows of several sets."""
+
+    def sides(self, number: int) -> RemoteSides:
+        """Of one set: left where that is the more probable."""
+        return self.line.make(RemoteSides, self, "sides", number)
+
+    def log_limbs(self, number: int, sides: Any) -> Float64Array:
+        """Of one set: sums of log p and of log p - log(1 - p), in limbs."""
+        return self._ask("log_limbs", number, sides)
+
+
+class RemoteSets(Remote):
+    """The share of a part in G sets of rows."""
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Rows of each set (G,)."""
+        return np.asarray(self.facts)
+
+    def totals(self) -> Float64Array:
+        """sum x (G, D)."""
+        return self._ask("totals")
+
+    def scatter_limbs(self, centres: Float64Array) -> Float64Array:
+        """Scatters in limbs."""
+        return self._ask("scatter_limbs", centres)
+
+    def tangent_limbs(self, bases: Float64Array, *, with_scatter: bool, with_curvature: bool) -> Float64Array:
+        """Tangent sums in limbs."""
+        return self._ask("tangent_limbs", bases, with_scatter=with_scatter, with_curvature=with_curvature)
+
+    def rows_at(self, ranks: Sequence[npt.NDArray[np.int64]]) -> Block:
+        """A few rows of each set, by their ranks in it."""
+        return self._ask("rows_at", ranks)
+
+    def some(self, places: Sequence[int]) -> RemoteSets:
+        """The sets at some places."""
+        return self.line.make(RemoteSets, self, "some", places)
+
+    def parted(self, sides: Sequence[Any]) -> RemoteSets:
+        """In the place of each set its left and its right rows; None leaves it whole."""
+        return self.line.make(RemoteSets, self, "parted", sides)
+
+    def all_odds(self, rule: Rule, most: float) -> RemoteOdds:
+        """Log odds of all sets."""
+        return self.line.make(RemoteOdds, self, "all_odds", rule, most)
+
+    def sides_below(
+        self, number: int, generator: np.random.Generator, n_before: int, law: Any, place: int
+    ) -> RemoteSides:
+        """Sides by chance."""
+        return self.line.make(RemoteSides, self, "sides_below", number, generator, n_before, law, place)
+
+    def where(self, number: int, labels: Any, label: int) -> RemoteSides:
+        """Left where a row of a set has this label."""
+        return self.line.make(RemoteSides, self, "where", number, labels, label)
+
+
+class RemoteHalves(Remote):
+    """A side beside each row of a part."""
+
+    n_rows = 0
+
+    def copy(self) -> RemoteHalves:
+        """The same sides, to be changed by themselves."""
+        twin: RemoteHalves = self.line.make(RemoteHalves, self, "copy")
+        twin.n_rows = self.n_rows
+        return twin
+
+    def n_left(self, sets: Any) -> npt.NDArray[np.int64]:
+        """How many rows of each set (G,) are left."""
+        return self._ask("n_left", sets)
+
+    def side(self, sets: Any, number: int) -> RemoteSides:
+        """The sides of one set."""
+        return self.line.make(RemoteSides, self, "side", sets, number)
+
+    def parts(self, sets: Any) -> RemoteSets:
+        """The left and the right rows of each set."""
+        return self.line.make(RemoteSets, self, "parts", sets)
+
+    def put(self, sets: Any, sides: Any) -> None:
+        """Give the rows of one set their sides."""
+        self._change("put", sets, sides)
+
+    def draw(self, sets: Any, rule: Rule, key: tuple[int, int]) -> None:
+        """Redraw the side of each row of the sets."""
+        self._change("draw", sets, rule, key)
+        if is_long(self, self.n_rows):
+            self.line.overwrite(self, self, "fill", self.to_host())
+
+    def to_host(self) -> npt.NDArray[np.bool_]:
+        """Which rows are left (n,)."""
+        return self._ask("to_host")
+
+
+class RemotePartition(Remote):
+    """The rows of a part in K clusters."""
+
+    labels: Remote  # they change with it
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Rows of each cluster (K,) when the partition was made."""
+        return np.asarray(self.facts)
+
+    def first_rows(self) -> npt.NDArray[np.int64]:
+        """The first row of each cluster (K,)."""
+        return self._ask("first_rows")
+
+    def sets(self) -> RemoteSets:
+        """The rows of all clusters."""
+        return self.line.make(RemoteSets, self, "sets")
+
+    def unions(self, groups: Sequence[Sequence[int]]) -> RemoteSets:
+        """The rows of each group of clusters as one set."""
+        return self.line.make(RemoteSets, self, "unions", groups)
+
+    def split(self, cluster: int, sides: Any) -> None:
+        """Make the rows that are right the last cluster."""
+        self.line.change([self, self.labels], self, "split", cluster, sides)
+
+    def merge(self, first: int, second: int) -> None:
+        """Give the rows of `second` to `first`."""
+        self.line.change([self, self.labels], self, "merge", first, second)
+
+
+# ----------------------------------------------------------------------------------------------------------- passes
 
 
 class RemotePasses(Remote):
@@ -489,6 +647,24 @@ class RemotePasses(Remote):
     def weights_at(self, numbers: Numbers) -> Float64Array | None:
         """The weights of a few rows (m,)."""
         return self._ask("weights_at", numbers)
+
+    # ----------------------------------------------------------------------------------------- sets of rows
+
+    def partition(self, labels: Any, n_clusters: int) -> RemotePartition:
+        """All rows by their labels."""
+        found: RemotePartition = self.line.make(RemotePartition, self, "partition", labels, n_clusters)
+        found.labels = labels
+        return found
+
+    def top_label(self, labels: Any) -> int:
+        """The largest label."""
+        return self._ask("top_label", labels)
+
+    def halves(self, is_left: npt.NDArray[np.bool_] | None = None) -> RemoteHalves:
+        """A side beside each row."""
+        found: RemoteHalves = self.line.make(RemoteHalves, self, "halves", is_left)
+        found.n_rows = self.points.n_rows
+        return found
 
     def over(self, which: Which) -> RemotePasses:
         """Passes over some of the rows, as rows of their own."""

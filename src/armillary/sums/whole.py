@@ -14,6 +14,12 @@ Numbers of many sizes, as squares of tangent vectors, which a tight cluster has 
 limbs: what the first rounding leaves, at most half a quantum, is rounded once more to a grid of its own (`two_limbs`).
 Both sums are exact, and their sum is rounded once, at the end.
 
+Products of coordinates (scatters) are not rounded but made of rounded coordinates: a number of at most 2 is the sum of
+a multiple of 2^-21 and one of 2^-43 (`halves`). Products of such multiples, and sums of `PRODUCT_ROWS` of them, have
+fewer than 53 bits: they are exact in float64, added in any order, fused or not. Sums of more rows are carried in two
+limbs each, exact for up to 2^31 rows, and rounded once, at the end (`from_products`). The grid is the same for any
+number of rows: neither the cut nor the order of rows decides a bit.
+
 In bits, y + M is bits(M) and the quanta of y: integers that add as well, modulo 2^64, with one float addition less for
 each number. bits(M) is an odd multiple of 2^51 (`LOW_BITS` are those below), so the quanta of a sum that is not
 negative lie in the bits below it.
@@ -38,10 +44,17 @@ from armillary.exceptions import InputError
 _BITS = 50
 # float64 ends at 2^1024, and M lies 2^2 above a total.
 _EXPONENTS = (-1000, 1000)
+# Numbers that stay in a near cache while their limbs are made: of 20,000 in 0.4 ms, plain sums 0.25, all at once 0.8.
+_AT_ONCE = 4096
 # A plain sum is off by less than this share of it.
 _DOUBT = 1e-6
 # M for q = 0, and the bits of a float64 in which M is 0 for every q.
 ROUNDER = math.ldexp(1.5, 52)
+# Rows whose products are added before they are carried; grids of the halves of a coordinate; and those of the first
+# limbs of sums of products high high', high low' + low high' and low low', each 2^22 times coarser than its products.
+PRODUCT_ROWS = 256
+HALF_GRIDS = (21, 43)
+CARRY_GRIDS = (20, 42, 64)
 LOW_BITS = (1 << 51) - 1
 
 
@@ -89,6 +102,49 @@ def two_limbs(q: int, bound: float) -> tuple[float, float]:
     """
     first = q - math.ceil(math.log2(bound))
     return rounder(first), rounder(q + first + 1)
+
+
+def halves(values: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Numbers of at most 2 (1 + 2e-6) in absolute value as multiples of 2^-21 and of 2^-43: their sum to 2^-44."""
+    high = rounded(values, HALF_GRIDS[0])
+    return high, rounded(values - high, HALF_GRIDS[1])
+
+
+def products(vectors: Float64Array) -> Float64Array:
+    """sum v v' of vectors (n, D) with entries of at most 2, as limbs (2, 3, D, D): see `from_products`."""
+    n_rows, n_features = vectors.shape
+    limbs = np.zeros((2, 3, n_features, n_features))
+    for start in range(0, n_rows, PRODUCT_ROWS):
+        both = np.concatenate(halves(vectors[start : start + PRODUCT_ROWS]), axis=1)
+        found = both.T @ both  # exact, in whatever order it is added
+        crossed = found[:n_features, n_features:]
+        sums = found[:n_features, :n_features], crossed + crossed.T, found[n_features:, n_features:]
+        for place, (own, grid) in enumerate(zip(sums, CARRY_GRIDS, strict=True)):
+            first = rounded(own, grid)
+            limbs[0, place] += first
+            limbs[1, place] += own - first
+    return limbs
+
+
+def from_products(limbs: Float64Array) -> Float64Array:
+    """Sums of products (..., D, D) from limbs (..., 2, 3, D, D), of which the upper halves count; each rounded once."""
+    sums = limbs[..., 0, :, :, :] + limbs[..., 1, :, :, :]
+    upper = np.triu(sums[..., 0, :, :] + (sums[..., 1, :, :] + sums[..., 2, :, :]))
+    return np.asarray(upper + np.swapaxes(np.triu(upper, 1), -1, -2))
+
+
+def limbs_of(values: Float64Array, rounders: tuple[float, float]) -> Float64Array:
+    """The sums (2,) of the two limbs of numbers (n,), by what `two_limbs` gives."""
+    sums = np.zeros(2)
+    for start in range(0, len(values), _AT_ONCE):
+        some = values[start : start + _AT_ONCE]
+        first = some + rounders[0]
+        first -= rounders[0]
+        rest = some - first
+        rest += rounders[1]
+        rest -= rounders[1]
+        sums += first.sum(), rest.sum()
+    return sums
 
 
 def lifted(weights: Float64Array, q: int) -> Float64Array:

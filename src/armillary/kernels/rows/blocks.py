@@ -31,6 +31,7 @@ from armillary.kernels.rows import (
     walks,
     wide,
 )
+from armillary.kernels.rows import scatters as scatter_sums
 from armillary.kernels.rows import tangent_sums as tangents
 from armillary.kernels.rows.contract import FLOAT32_SLOPE_LIMIT, AngleBounds, ChainSteps, ListedShares, SliceColumns
 from armillary.kernels.rows.rules import PreparedRule
@@ -626,6 +627,7 @@ group_rows = quadratic.group_rows
 part_rows = quadratic.part_rows
 draw_sides = quadratic.draw_sides
 row_totals = quadratic.row_totals
+scatters = scatter_sums.scatters
 
 
 def draw_anchored(

@@ -456,9 +456,10 @@ class Kernels(Protocol):
         numbers: npt.NDArray[np.int32],
         odds: Float64Array,
         key: tuple[int, int],
+        first_row: int,
         is_left: npt.NDArray[np.bool_],
     ) -> None:
-        """Write philox(key, i) < 1 / (1 + exp(-odds)) over is_left[i] of each row i = numbers[m] with its odds[m]."""
+        """Write philox(key, first_row + i) < 1 / (1 + exp(-odds)) over is_left[i] of each row i = numbers[m]."""
 
     def part_rows(
         self,
@@ -485,6 +486,20 @@ class Kernels(Protocol):
         rounder: float = 0.0,
     ) -> Float64Array:
         """Sums (P, D) of P pieces of dense rows: rows[numbers[edges[p]:edges[p + 1]]]."""
+
+    def scatters(
+        self,
+        rows: FloatArray,
+        numbers: npt.NDArray[np.int32],
+        edges: npt.NDArray[np.int64],
+        centres: Float64Array,
+        weights: Float64Array | None,
+    ) -> Float64Array:
+        """sum w (x - c)(x - c)' of P pieces of dense rows, as in `row_totals`, each around its centre (P, D).
+
+        The weights, at most 1, are those of `numbers`; centres are no longer than rows. Limbs (P, 2, 3, D, D) as
+        `whole.from_products` takes them.
+        """
 
     def tangent_sums(
         self,

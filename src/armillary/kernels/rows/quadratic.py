@@ -171,10 +171,14 @@ def part_rows(
 
 
 def draw_sides(
-    numbers: npt.NDArray[np.int32], odds: Float64Array, key: tuple[int, int], is_left: npt.NDArray[np.bool_]
+    numbers: npt.NDArray[np.int32],
+    odds: Float64Array,
+    key: tuple[int, int],
+    first_row: int,
+    is_left: npt.NDArray[np.bool_],
 ) -> None:
     """Uniforms below shares."""
-    _draw_sides(numbers, odds, key, np.empty(len(odds), dtype=np.bool_), is_left)
+    _draw_sides(numbers, odds, key, first_row, np.empty(len(odds), dtype=np.bool_), is_left)
 
 
 def row_totals(
@@ -363,11 +367,11 @@ def _part_rows(numbers, starts, is_left, out, n_left):
 
 
 @kernel
-def _draw_sides(numbers, odds, key, drawn, is_left):
+def _draw_sides(numbers, odds, key, first_row, drawn, is_left):
     for i in range(odds.shape[0]):
         small = exp_nonpositive(-abs(odds[i]))
         share = (1.0 if odds[i] >= 0.0 else small) / (1.0 + small)
-        drawn[i] = uniform(key[0], key[1], numbers[i]) < share
+        drawn[i] = uniform(key[0], key[1], first_row + numbers[i]) < share
     for i in range(odds.shape[0]):
         is_left[numbers[i]] = drawn[i]
 

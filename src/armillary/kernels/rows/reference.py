@@ -558,10 +558,14 @@ def quadratic_odds(
 
 
 def draw_sides(
-    numbers: npt.NDArray[np.int32], odds: Float64Array, key: tuple[int, int], is_left: npt.NDArray[np.bool_]
+    numbers: npt.NDArray[np.int32],
+    odds: Float64Array,
+    key: tuple[int, int],
+    first_row: int,
+    is_left: npt.NDArray[np.bool_],
 ) -> None:
     """Uniforms below shares."""
-    is_left[numbers] = philox_uniform(key, numbers.astype(np.int64)) < expit(odds)
+    is_left[numbers] = philox_uniform(key, first_row + numbers.astype(np.int64)) < expit(odds)
 
 
 def part_rows(
@@ -588,6 +592,21 @@ def row_totals(
     """Sums of pieces."""
     wide = (_float64(rows) + rounder) - rounder
     return np.array([wide[numbers[start:stop]].sum(axis=0) for start, stop in pairwise(edges)])
+
+
+def scatters(
+    rows: FloatArray,
+    numbers: npt.NDArray[np.int32],
+    edges: npt.NDArray[np.int64],
+    centres: Float64Array,
+    weights: Float64Array | None,
+) -> Float64Array:
+    """Rows around the centre, their halves, and products of these."""
+    limbs = []
+    for centre, (start, stop) in zip(centres, pairwise(edges), strict=True):
+        centred = _float64(rows[numbers[start:stop]]) - centre
+        limbs.append(whole.products(centred if weights is None else np.sqrt(weights[start:stop])[:, None] * centred))
+    return np.array(limbs)
 
 
 def tangent_sums(

@@ -209,7 +209,9 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
     split/merge attempts cost as much as a few clusters' rows each. The result repeats to the bit for one seed,
     whatever the number of threads; `fit` with n_draws=20 and `resume` with 10 more leave what `fit` with 30 does,
     with every sampler; a model saved by `armillary.save` is a checkpoint. Rows are held once, and besides them some 20
-    bytes for each row, of which a few are the draws. CSR rows are taken by component="vmf", whose densities are linear
+    bytes for each row, of which a few are the draws. Rows on disk (`armillary.open_rows`), also those dealt to workers,
+    stay there and give the same model to the byte; a sweep of split_merge reads them about fifty times. sampler="crp"
+    takes rows in memory alone. CSR rows are taken by component="vmf", whose densities are linear
     in them. `armillary.diagnostics.coclustering_matrix(model.sample_labels_)` tells how often rows share a cluster.
 
     References
@@ -283,13 +285,12 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
     @learning
     def fit(self, X: Any, y: Any = None) -> Self:
         """Sample the posterior of the rows of X (n, D), dense, or CSR with component="vmf"; y is ignored."""
-        refuse_stored(X, self._who, "a sampler comes back to single rows in every sweep")
-        points = self._points(X, is_new=True)
+        points = self._rows_to_fit(X, is_new=True)
         parameters = Parameters.check(vars(self), points, self._who)
         check_choice(self.loss, "loss", self._who, LOSSES)
         stream = Stream.of(self.random_state)
         n_sweeps = parameters.n_sweeps(parameters.n_draws)
-        with self._passes(points) as passes, self._watched(points, n_sweeps) as emitter:
+        with self._kept_passes(points) as passes, self._watched(points, n_sweeps) as emitter:
             spread = guess_spread(passes, parameters, stream)
             component = make_component(
                 parameters.component, points.n_features, spread, parameters.degrees, volume_factor=self.volume_factor
@@ -317,7 +318,7 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         The result is that of one fit with as many draws, to the bit. Parameters must be those of the fit; `n_draws`
         of the constructor is left as it is.
         """
-        points = self._points(X, is_new=False)
+        points = self._rows_to_fit(X, is_new=False)
         parameters = Parameters.check(vars(self), points, self._who)
         known = self._saved_state.chain_labels.shape
         if known != (parameters.n_chains, points.n_rows):
@@ -344,9 +345,22 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
         """`fit`; returns `labels_`."""
         return self.fit(X).labels_
 
+    def _rows_to_fit(self, X: Any, *, is_new: bool) -> Points:
+        """The gate of fits: one sampler asks for rows one by one, and none has weights."""
+        if isinstance(self.sampler, str) and self.sampler == "crp":
+            refuse_stored(X, self._who, 'sampler="crp" draws the label of one row after the other')
+        points = self._points(X, is_new=is_new)
+        if points.has_weights:
+            raise InputError(
+                f"Rows of {self._who} must all count once, since its posterior is one of rows; got rows on disk that "
+                "have weights. Open them without `weights`."
+            )
+        return points
+
     def _points(self, X: Any, sample_weight: Any = None, *, is_new: bool) -> Points:
         """The gate: quadratic densities are for dense rows."""
-        if issparse(X) and not (isinstance(self.component, str) and self.component == "vmf"):
+        is_sparse = issparse(X) or getattr(X, "is_sparse", False) is True
+        if is_sparse and not (isinstance(self.component, str) and self.component == "vmf"):
             raise InputError(
                 f"Sparse data was passed to {self._who}, whose component {self.component!r} needs dense rows; got "
                 f'{type(X).__name__}. Use component="vmf", or X.toarray(), after a projection to fewer columns where '
