@@ -1,0 +1,110 @@
+"""How Sphinx builds the site; `make docs` runs it with warnings as errors."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "building"))
+
+import result_tables  # noqa: E402
+
+import armillary  # noqa: E402
+
+project = "Armillary"
+author = "The Armillary developers"
+copyright = "The Armillary developers. BSD-3-Clause"
+version = release = armillary.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+exclude_patterns = ["_build", "_generated", "building", "gallery/*.ipynb", "gallery/*.py", "gallery/*.zip"]
+templates_path = ["_templates"]
+suppress_warnings = ["config.cache"]  # the gallery's settings hold a function
+
+# Pages are read on the site and in the repository: anchors are those of GitHub.
+myst_enable_extensions = ["colon_fence", "deflist", "attrs_block"]
+myst_heading_anchors = 4
+
+# Docstrings: names in back quotes become links where there is a page for them.
+default_role = "py:obj"
+autosummary_generate = True
+autosummary_imported_members = True
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+viewcode_follow_imported_members = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples/gallery",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",
+    "backreferences_dir": "gallery/used_by",
+    "doc_module": ("armillary",),
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_signature": False,
+    "min_reported_time": 0,
+    "plot_gallery": "True",
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"Armillary {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "logo": {"text": "Armillary"},
+    "navigation_depth": 3,
+    "show_toc_level": 2,
+    "header_links_before_dropdown": 6,
+    "navbar_align": "left",
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_sidebars = {"index": [], "start": [], "choose": [], "faq": [], "tasks": []}
+
+# What scikit-learn adds to every estimator and describes on its own site.
+_OF_SCIKIT_LEARN = re.compile(r"set_\w+_request|get_metadata_routing|set_output")
+
+
+def _is_left_out(app: Any, what: str, name: str, found: Any, skip: bool, options: Any) -> bool | None:
+    return True if _OF_SCIKIT_LEARN.fullmatch(name) else None
+
+
+def _as_plain_text(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
+    """Our docstrings are plain text with names in back quotes: |r| and x_i* are formulas, no markup."""
+    if (getattr(found, "__module__", None) or "").startswith("armillary"):
+        lines[:] = [_escaped(line) for line in lines]
+
+
+def _escaped(line: str) -> str:
+    if line.lstrip().startswith((">>>", "...", "*")):
+        return line
+    pieces = re.split(r"(`[^`]*`)", line)
+    return "".join(piece if piece.startswith("`") else re.sub(r"([|*])", r"\\\1", piece) for piece in pieces)
+
+
+def setup(app: Any) -> None:
+    """Tables of the benchmarks are made anew with each build."""
+    result_tables.write(HERE / "_generated")
+    app.connect("autodoc-skip-member", _is_left_out)
+    app.connect("autodoc-process-docstring", _as_plain_text, priority=400)
