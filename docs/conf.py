@@ -11,6 +11,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "building"))
 
 import result_tables  # noqa: E402
+import root_pages  # noqa: E402
 
 import armillary  # noqa: E402
 
@@ -22,7 +23,6 @@ version = release = armillary.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.viewcode",
     "numpydoc",
     "myst_parser",
     "sphinx_copybutton",
@@ -46,7 +46,6 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
-viewcode_follow_imported_members = True
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",
@@ -58,7 +57,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_signature": False,
-    "min_reported_time": 0,
+    "write_computation_times": False,
     "plot_gallery": "True",
 }
 
@@ -82,6 +81,10 @@ html_theme_options = {
 }
 html_sidebars = {"index": [], "start": [], "choose": [], "faq": [], "tasks": []}
 
+# Bars, stars, and underlines at the end of a word; lines that name parameters are numpydoc's.
+_MARKUP = re.compile(r"([|*]|(?<=\w)_(?!\w))")
+_NAMES = re.compile(r"\s*\w+(, \w+)*( : .*)?$")
+
 # What scikit-learn adds to every estimator and describes on its own site.
 _OF_SCIKIT_LEARN = re.compile(r"set_\w+_request|get_metadata_routing|set_output")
 
@@ -97,14 +100,15 @@ def _as_plain_text(app: Any, what: str, name: str, found: Any, options: Any, lin
 
 
 def _escaped(line: str) -> str:
-    if line.lstrip().startswith((">>>", "...", "*")):
+    if line.lstrip().startswith((">>>", "...", "*")) or _NAMES.match(line):
         return line
     pieces = re.split(r"(`[^`]*`)", line)
-    return "".join(piece if piece.startswith("`") else re.sub(r"([|*])", r"\\\1", piece) for piece in pieces)
+    return "".join(piece if piece.startswith("`") else _MARKUP.sub(r"\\\1", piece) for piece in pieces)
 
 
 def setup(app: Any) -> None:
-    """Tables of the benchmarks are made anew with each build."""
+    """Tables of the benchmarks, and files of the repository that are pages here, are made anew with each build."""
     result_tables.write(HERE / "_generated")
+    root_pages.write(HERE / "_generated")
     app.connect("autodoc-skip-member", _is_left_out)
     app.connect("autodoc-process-docstring", _as_plain_text, priority=400)

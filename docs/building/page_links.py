@@ -2,7 +2,8 @@
 
     python docs/building/page_links.py [FOLDER OF HTML]
 
-Without a folder the sources are looked at, with one what Sphinx made of them. Links to other sites are listed, not tried.
+Without a folder the sources are looked at, with one what Sphinx made of them. Links to other sites are listed, not
+tried.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from urllib.parse import unquote, urldefrag
 DOCS = Path(__file__).parents[1]
 GENERATED = ("gallery", "api/generated", "_build", "_generated")
 _FENCE = re.compile(r"^(```+|~~~+)(?!\{toctree).*?^\1\s*$", re.MULTILINE | re.DOTALL)
+_INCLUDE = re.compile(r"^```\{include\} (\S+)\n```$", re.MULTILINE)
 _LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^()\s]+(?:\([^()]*\))?[^()\s]*)\)")
 _CARD = re.compile(r"^:link: (\S+)$", re.MULTILINE)
 _TOCTREE = re.compile(r"(?:^```\{toctree\}\n(?P<md>.*?)^```|^\.\. toctree::\n(?P<rst>(?:[ \t]+.*\n|\n)*))", re.M | re.S)
@@ -35,7 +37,7 @@ def pages() -> dict[str, Path]:
 
 def anchors(path: Path) -> set[str]:
     """Anchors of the headings of a page, as GitHub and MyST make them."""
-    text = _FENCE.sub("", path.read_text(encoding="utf-8"))
+    text = _FENCE.sub("", _INCLUDE.sub(lambda include: _included(path, include[1]), path.read_text(encoding="utf-8")))
     found: set[str] = set()
     for heading in _HEADING.findall(text):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
@@ -46,6 +48,13 @@ def anchors(path: Path) -> set[str]:
             unique, number = f"{slug}-{number}", number + 1
         found.add(unique)
     return found
+
+
+def _included(page: Path, target: str) -> str:
+    """What a page includes; what is made when the site is built is taken from its source."""
+    place = (page.parent / target).resolve()
+    source = DOCS.parent / place.name if place.parent.name == "_generated" else place
+    return source.read_text(encoding="utf-8") if source.exists() else ""
 
 
 def links(path: Path) -> list[str]:

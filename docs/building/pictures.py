@@ -1,6 +1,6 @@
 """Pictures of the page that helps to choose a model, made from made data.
 
-    python docs/building/pictures.py
+python docs/building/pictures.py
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def soft() -> Figure:
     rows, _, _ = make_vmf_mixture(1_200, 3, 2, concentration=6.0, min_angle=0.9, random_state=8)
     model = VonMisesFisherMixture(2, random_state=0).fit(rows)
     middle = model.means_.sum(axis=0)
-    flat = sphere.tangent_coordinates(sphere.log(rows, middle / np.linalg.norm(middle)), middle / np.linalg.norm(middle))
+    flat = sphere.tangent_coordinates(
+        sphere.log(rows, middle / np.linalg.norm(middle)), middle / np.linalg.norm(middle)
+    )
     fig, ax = plt.subplots(figsize=(4.2, 3.0), layout="constrained")
     shown = ax.scatter(*flat.T, c=model.predict_proba(rows)[:, 0], s=5, cmap="coolwarm")
     fig.colorbar(shown, label="share of the first cluster")
@@ -119,7 +121,9 @@ def main() -> None:
     for make in (auto, kmeans, radius, soft, long, stream):
         fig, memory = make(), io.BytesIO()
         fig.savefig(memory, dpi=110)
-        Image.open(memory).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(FOLDER / f"{make.__name__}.png", optimize=True)
+        Image.open(memory).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(
+            FOLDER / f"{make.__name__}.png", optimize=True
+        )
         plt.close(fig)
 
 

@@ -1,6 +1,6 @@
 """Tables of the benchmarks page, from `benchmarks/results/*.json`: nothing is typed, nothing is measured here.
 
-    python docs/building/result_tables.py FOLDER
+python docs/building/result_tables.py FOLDER
 """
 
 from __future__ import annotations
@@ -102,7 +102,13 @@ def sweeps() -> str:
 def links() -> str:
     """Vectors one after the other."""
     lines = [
-        [_shape(one["shape"]), peer, f"{found['us_per_vector']:.3g}", found["n_ids"], f"{found['matched_accuracy']:.3f}"]
+        [
+            _shape(one["shape"]),
+            peer,
+            f"{found['us_per_vector']:.3g}",
+            found["n_ids"],
+            f"{found['matched_accuracy']:.3f}",
+        ]
         for one in _stored("links")["streams"].values()
         for peer, found in one["peers"].items()
     ]

@@ -18,4 +18,6 @@ found = near_duplicates(X, threshold=0.95)
 fig, ax = plt.subplots(figsize=(6, 3), layout="constrained")
 ax.hist(found.cosines[~found.is_kept], bins=40)
 ax.axvline(0.95, color="black", lw=0.8)
-ax.set(xlabel="cosine to the row that stays", ylabel="rows", title=f"{found.n_removed} to remove; exact: {found.is_exact}")
+ax.set(
+    xlabel="cosine to the row that stays", ylabel="rows", title=f"{found.n_removed} to remove; exact: {found.is_exact}"
+)

@@ -22,7 +22,9 @@ with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / f"part-{number}.npy", part)
     for name, rows in (("memory", X), ("disk", open_rows(f"{folder}/part-*.npy"))):
         steps = []
-        model = SphericalKMeans(6, tol=0.0, random_state=0, callbacks=lambda event, steps=steps: steps.append(event.objective))
+        model = SphericalKMeans(
+            6, tol=0.0, random_state=0, callbacks=lambda event, steps=steps: steps.append(event.objective)
+        )
         model.fit(rows)
         traces[name] = [value for value in steps if value is not None]
 

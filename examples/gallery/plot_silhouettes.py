@@ -2,8 +2,8 @@
 How well apart are the clusters?
 ================================
 
-The silhouette by cosine of every row, in O(n K) operations. Rows near 0 are borderline, below 0 they may be in the wrong
-cluster.
+The silhouette by cosine of every row, in O(n K) operations. Rows near 0 are borderline; below 0 they may be in the
+wrong cluster.
 """
 
 import matplotlib.pyplot as plt
