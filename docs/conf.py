@@ -53,6 +53,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"\.py$",
     "backreferences_dir": "gallery/used_by",
     "doc_module": ("armillary",),
+    "image_scrapers": ("gallery_figures", "matplotlib"),  # in this order: the second closes what it knows
     "abort_on_example_error": True,
     "download_all_examples": False,
     "remove_config_comments": True,

@@ -31,7 +31,7 @@ from armillary.distributions import vmf
 from armillary.geometry import sphere
 from armillary.plots import plot_id_shares, plot_sphere, plot_tangent_space
 
-FOLDER = Path(__file__).parents[1] / "pictures"
+FOLDER = Path(__file__).parents[1] / "model_pictures"
 PLACES = [(0.0, 0.75), (0.75, 0.1), (-0.7, 0.15), (0.1, -0.15), (0.45, -0.85), (-0.5, -0.75)]
 VIEW = np.array([1.0, 0.7, 0.6]) / np.linalg.norm([1.0, 0.7, 0.6])
 

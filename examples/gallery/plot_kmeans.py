@@ -11,4 +11,4 @@ from armillary.plots import plot_sphere_views
 
 X, _, _ = make_vmf_mixture(3_000, 3, 8, concentration=60.0, min_angle=0.7, random_state=0)
 model = SphericalKMeans(8, n_init=5, random_state=0).fit(X)
-plot_sphere_views(X, model.labels_, centers=model.cluster_centers_)
+figure = plot_sphere_views(X, model.labels_, centers=model.cluster_centers_)

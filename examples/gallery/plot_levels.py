@@ -18,4 +18,4 @@ fig, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained")
 for ax, name in zip(axes, ("coarse", "chosen", "fine"), strict=True):
     labels = getattr(levels, name)
     plot_cluster_sizes(labels, ax=ax)
-    ax.set_title(f"{name}: {len(np.unique(labels))} clusters")
+    ax.set_title(f"{name}: {len(np.unique(labels))} clusters", loc="left")

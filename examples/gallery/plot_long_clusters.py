@@ -15,4 +15,4 @@ X, _, _ = make_tangent_gaussian_mixture(900, 3, 4, spread=0.15, min_angle=0.9, r
 model = DirichletProcessMixture(n_burn_in=10, n_draws=20, random_state=0).fit(X)
 fig = plt.figure(figsize=(9, 4), layout="constrained")
 plot_sphere(X, model.labels_, ax=fig.add_subplot(1, 2, 1))
-plot_tangent_space(model, X, 0, ax=fig.add_subplot(1, 2, 2))
+plot_tangent_space(model, X, int(model.condition_numbers().argmax()), ax=fig.add_subplot(1, 2, 2))

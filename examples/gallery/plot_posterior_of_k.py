@@ -3,6 +3,7 @@ How sure is the number of clusters?
 ===================================
 
 A Dirichlet process mixture draws from the posterior of partitions: K has a distribution, not a value.
+Single draws carry a few tiny clusters; the point estimate leaves them out.
 """
 
 import matplotlib.pyplot as plt

@@ -11,5 +11,5 @@ from armillary.plots import plot_angle_table
 
 X, _, _ = make_vmf_mixture(2_000, 3, 12, concentration=300.0, min_angle=0.5, random_state=0)
 table = select_max_angle(X, random_state=0)
-plot_angle_table(table)
+ax = plot_angle_table(table)
 print(table)

@@ -12,7 +12,7 @@ walk = make_room_walk(12, width=240, height=180, random_state=0)
 segmenter = DirectionSegmenter(camera=walk.camera)
 frames = [segmenter.step(depth) for depth in walk.depths]
 shown = [0, 3, 6, 11]
-plot_segmentation(
+figure = plot_segmentation(
     [frames[number].labels for number in shown],
     depths=[walk.depths[number] for number in shown],
     titles=[f"frame {number}" for number in shown],

@@ -18,4 +18,4 @@ fig, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 for ax, k in zip(axes, (5, 8), strict=True):
     labels = SphericalKMeans(k, n_init=5, random_state=0).fit_predict(X)
     plot_silhouettes(cosine_silhouette_samples(X, labels), labels, ax=ax)
-    ax.set_title(f"K = {k}")
+    ax.set_title(f"K = {k}", loc="right")

@@ -11,5 +11,5 @@ from armillary.plots import plot_links_table
 
 X, people, _ = make_vmf_mixture(300, 48, 10, concentration=90.0, random_state=0)
 table = tune_links(X, people, max_rounds=3)
-plot_links_table(table)
+ax = plot_links_table(table)
 print(table.model())

@@ -150,7 +150,7 @@ def test_examples_of_the_gallery_ask_one_question_each():
 
 def test_pictures_of_pages_are_made_by_a_script():
     script = (DOCS / "building" / "pictures.py").read_text(encoding="utf-8")
-    for picture in (DOCS / "pictures").iterdir():
+    for picture in (DOCS / "model_pictures").iterdir():
         assert f"def {picture.stem}()" in script
 
 
