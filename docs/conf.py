@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import importlib
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -94,6 +98,23 @@ def _is_left_out(app: Any, what: str, name: str, found: Any, skip: bool, options
     return True if _OF_SCIKIT_LEARN.fullmatch(name) else None
 
 
+def _as_commented(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
+    """Fields of records are described by the comment in their line."""
+    if what != "attribute" or any(lines):
+        return
+    module, _, rest = name.rpartition(".")
+    owner: Any = None
+    for cut in range(module.count(".") + 1):
+        pieces = module.rsplit(".", cut + 1) if cut else [module]
+        with contextlib.suppress(ImportError, AttributeError):
+            owner = functools.reduce(getattr, pieces[1:], importlib.import_module(pieces[0]))
+        if isinstance(owner, type):
+            break
+    if isinstance(owner, type) and owner.__module__.startswith("armillary"):
+        told = re.search(rf"^    {rest}: [^#\n]*  # (.+)$", inspect.getsource(owner), flags=re.MULTILINE)
+        lines[:] = [f"{told[1][0].upper()}{told[1][1:]}."] if told else []
+
+
 def _as_plain_text(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
     """Our docstrings are plain text with names in back quotes: |r| and x_i* are formulas, no markup."""
     if (getattr(found, "__module__", None) or "").startswith("armillary"):
@@ -112,4 +133,5 @@ def setup(app: Any) -> None:
     result_tables.write(HERE / "_generated")
     root_pages.write(HERE / "_generated")
     app.connect("autodoc-skip-member", _is_left_out)
+    app.connect("autodoc-process-docstring", _as_commented, priority=300)
     app.connect("autodoc-process-docstring", _as_plain_text, priority=400)

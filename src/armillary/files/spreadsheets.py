@@ -33,6 +33,16 @@ def restored(word: str) -> str:
 
     >>> restored("'=1+1"), restored("'tis")
     ('=1+1', "'tis")
+
+    Parameters
+    ----------
+    word : str
+        A cell.
+
+    Returns
+    -------
+    str
+        Without the apostrophe that guarded it.
     """
     if not isinstance(word, str):
         raise InputTypeError(f"`word` of restored must be a string; got {type(word).__name__}. Read the table as text.")
