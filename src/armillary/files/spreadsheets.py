@@ -31,9 +31,6 @@ def guarded(word: str) -> str:
 def restored(word: str) -> str:
     """The word that was `guarded`.
 
-    >>> restored("'=1+1"), restored("'tis")
-    ('=1+1', "'tis")
-
     Parameters
     ----------
     word : str
@@ -43,6 +40,12 @@ def restored(word: str) -> str:
     -------
     str
         Without the apostrophe that guarded it.
+
+    Examples
+    --------
+    >>> from armillary.files import restored
+    >>> restored("'=1+1"), restored("'tis")
+    ('=1+1', "'tis")
     """
     if not isinstance(word, str):
         raise InputTypeError(f"`word` of restored must be a string; got {type(word).__name__}. Read the table as text.")

@@ -36,6 +36,16 @@ def read_labels(path: str | os.PathLike[str], n_rows: int, column: str | None = 
     -------
     array of shape (n_rows,)
         Numbers or words.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from armillary.files import read_labels
+    >>> path = tempfile.mkdtemp() + "/truth.npy"
+    >>> np.save(path, np.array([0, 1, 1]))
+    >>> read_labels(path, 3)
+    array([0, 1, 1])
     """
     return read_column(path, check_integer(n_rows, "n_rows", "read_labels", low=0), "labels", LABEL_NAMES, column)
 

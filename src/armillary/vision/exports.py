@@ -53,6 +53,14 @@ def colored_points(
     -------
     structured array
         One record for each labelled point.
+
+    Examples
+    --------
+    >>> from armillary.vision import DirectionSegmenter, colored_points, make_room_walk
+    >>> walk = make_room_walk(3, width=64, height=48, random_state=0)
+    >>> found = DirectionSegmenter(camera=walk.camera).step(walk.depths[0])
+    >>> colored_points(found, walk.camera).dtype.names[:3]
+    ('x', 'y', 'z')
     """
     who = "colored_points"
     check_camera(camera, who)
