@@ -16,6 +16,8 @@ sys.path.insert(0, str(HERE / "building"))
 
 import result_tables  # noqa: E402
 import root_pages  # noqa: E402
+from docutils import nodes  # noqa: E402
+from sphinx import addnodes  # noqa: E402
 
 import armillary  # noqa: E402
 
@@ -48,6 +50,7 @@ autosummary_generate = True
 autosummary_imported_members = True
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
@@ -84,10 +87,13 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": [], "start": [], "choose": [], "faq": [], "tasks": []}
+html_sidebars = {page: [] for page in ("index", "start", "choose", "faq", "migration", "tasks", "benchmarks", "cite")}
+
+_LINKED = frozenset(armillary.__all__) - {"load", "save"}  # words that are common in sentences
 
 # Bars, stars, and underlines at the end of a word; lines that name parameters are numpydoc's.
 _MARKUP = re.compile(r"([|*]|(?<=\w)_(?!\w))")
+_ESCAPE = r"\\\1"
 _NAMES = re.compile(r"\s*\w+(, \w+)*( : .*)?$")
 
 # What scikit-learn adds to every estimator and describes on its own site.
@@ -122,16 +128,31 @@ def _as_plain_text(app: Any, what: str, name: str, found: Any, options: Any, lin
 
 
 def _escaped(line: str) -> str:
-    if line.lstrip().startswith((">>>", "...", "*")) or _NAMES.match(line):
+    if line.lstrip().startswith((">>>", "...", "*")):
         return line
+    if _NAMES.match(line):
+        names, colon, kind = line.partition(" : ")
+        return f"{names}{colon}{_MARKUP.sub(_ESCAPE, kind)}"
     pieces = re.split(r"(`[^`]*`)", line)
-    return "".join(piece if piece.startswith("`") else _MARKUP.sub(r"\\\1", piece) for piece in pieces)
+    return "".join(piece if piece.startswith("`") else _MARKUP.sub(_ESCAPE, piece) for piece in pieces)
+
+
+def _with_links(app: Any, doctree: nodes.document) -> None:
+    """Names of `armillary` that a page has in back quotes lead to their pages."""
+    for literal in list(doctree.findall(nodes.literal)):
+        name = literal.astext()
+        is_apart = isinstance(literal.parent, nodes.reference | nodes.title | addnodes.pending_xref)
+        if name not in _LINKED or is_apart:
+            continue
+        target = {"refdomain": "py", "reftype": "obj", "reftarget": f"armillary.{name}", "refwarn": False}
+        literal.replace_self(addnodes.pending_xref("", literal.deepcopy(), refdoc=app.env.docname, **target))
 
 
 def setup(app: Any) -> None:
     """Tables of the benchmarks, and files of the repository that are pages here, are made anew with each build."""
     result_tables.write(HERE / "_generated")
     root_pages.write(HERE / "_generated")
+    app.connect("doctree-read", _with_links)
     app.connect("autodoc-skip-member", _is_left_out)
     app.connect("autodoc-process-docstring", _as_commented, priority=300)
     app.connect("autodoc-process-docstring", _as_plain_text, priority=400)
