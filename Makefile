@@ -25,7 +25,7 @@ examples: $(VENV)/.installed-all
 
 # The site, in docs/_build/html: warnings are errors, every block of code runs, internal links and anchors lead somewhere.
 docs: $(VENV)/.installed-docs
-	$(RUN) docs/building/code_blocks.py
+	$(RUN) -W error::UserWarning docs/building/code_blocks.py
 	$(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	$(RUN) docs/building/page_links.py docs/_build/html
 

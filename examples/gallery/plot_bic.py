@@ -12,7 +12,7 @@ from armillary.datasets import make_vmf_mixture
 
 X, _, _ = make_vmf_mixture(2_000, 8, 5, concentration=25.0, min_angle=0.9, random_state=0)
 numbers = range(2, 10)
-fits = [VonMisesFisherMixture(k, n_init=3, random_state=0).fit(X[:1_000]) for k in numbers]
+fits = [VonMisesFisherMixture(k, n_init=3, max_iter=1_000, random_state=0).fit(X[:1_000]) for k in numbers]
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
 left.plot(numbers, [fit.bic(X[:1_000]) for fit in fits], "o-")
