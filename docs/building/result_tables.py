@@ -152,14 +152,17 @@ def sources() -> str:
     for path in sorted(RESULTS.glob("*.json")):
         found = json.loads(path.read_text(encoding="utf-8"))
         inner = next((one for one in found.values() if isinstance(one, dict) and "command" in one), {})
-        command = found.get("command") or inner.get("command") or f"python -m benchmarks.{_module(path.stem)}"
+        command = found.get("command") or inner.get("command") or _command(path.stem)
         machine = found.get("machine") or inner.get("machine") or "-"
-        lines.append([f"`{path.name}`", found.get("date", "-"), _machine(machine), f"`{command}`"])
+        lines.append([f"`{path.name}`", found.get("date", "-"), _machine(machine), f"`{command}`" if command else "-"])
     return table(["results", "measured", "machine", "again"], lines)
 
 
-def _module(stem: str) -> str:
-    return stem.replace("-", " ", 1) if stem.startswith("cores-") else _MODULES.get(stem, stem)
+def _command(stem: str) -> str | None:
+    """What wrote a file that does not say it."""
+    module, _, rest = _MODULES.get(stem, stem).partition("-")
+    is_there = (ROOT / "benchmarks" / f"{module}.py").exists()
+    return f"python -m benchmarks.{module} {rest}".rstrip() if is_there else None
 
 
 def _machine(machine: Any) -> str:
@@ -167,8 +170,8 @@ def _machine(machine: Any) -> str:
         return str(machine)
     if "card" in machine:
         return str(machine["card"])
-    cores = machine.get("cores") or machine.get("physical_cores")
-    return f"{machine['processor']}, {cores} cores, Python {machine['python']}"
+    cores = machine.get("cores") or machine.get("physical_cores") or "?"
+    return f"{machine.get('processor', '?')}, {cores} cores, Python {machine.get('python', '?')}"
 
 
 TABLES: dict[str, Callable[[], str]] = {
