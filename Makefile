@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo examples docs test coverage warm check bench fuzz fuzz-service test-slow test-versions test-browser test-gpu test-gpu-interpreter clean
+.PHONY: demo examples test coverage warm check bench fuzz fuzz-service test-slow test-versions test-browser test-gpu test-gpu-interpreter clean
 
 # Each stamp is one set of extras installed, redone when pyproject.toml changes.
 $(VENV)/bin/python:
@@ -22,12 +22,6 @@ demo: $(VENV)/.installed-all
 examples: $(VENV)/.installed-all
 	@for name in embeddings documents stream_ids pipeline topics saving links_stream links_topics tour; do \
 	  echo "== examples/$$name.py"; (cd $$(mktemp -d) && $(CURDIR)/$(RUN) $(CURDIR)/examples/$$name.py) || exit 1; done
-
-# The site, in docs/_build/html: warnings are errors, every block of code runs, internal links and anchors lead somewhere.
-docs: $(VENV)/.installed-docs
-	$(RUN) -W error::UserWarning docs/building/code_blocks.py
-	$(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
-	$(RUN) docs/building/page_links.py docs/_build/html
 
 # Kernels are compiled by one process, beside the checks: each worker would compile most of them for itself. Lines are
 # not counted here: tracing takes time and decides nothing (3.11 has no monitoring). `make coverage` counts them.
@@ -92,6 +86,17 @@ check: $(VENV)/.installed-dev
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
+# The site, in docs/_build/html: warnings are errors, every block of code runs, internal links and anchors lead somewhere.
+.PHONY: docs clean-docs
+docs: $(VENV)/.installed-docs
+	$(RUN) -W error::UserWarning docs/building/code_blocks.py
+	$(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(RUN) docs/building/page_links.py docs/_build/html
+
+clean: clean-docs
+clean-docs:
+	rm -rf docs/_build docs/_generated docs/gallery docs/api/generated
+
 bench: $(VENV)/.installed-bench
 	$(RUN) -m benchmarks.run
 	$(RUN) -m benchmarks.algorithms
@@ -107,4 +112,4 @@ bench: $(VENV)/.installed-bench
 	$(RUN) -m benchmarks.service
 
 clean:
-	rm -rf $(VENV) $(GPU_VENV) .versions demo docs/_build docs/_generated docs/gallery docs/api/generated .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(GPU_VENV) .versions demo .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
