@@ -115,10 +115,47 @@ def stream() -> Figure:
     return fig
 
 
+# Questions from the top, each with answers and the models that they lead to.
+QUESTIONS = [
+    ("Shall it choose for you?", [("yes", "AutoClusterer")]),
+    ("Do rows keep coming,\nand must ids last?", [("in batches", "DDPvMFMeans"), ("one at a time", "Links")]),
+    ("Do clusters drift\nover slices of time?", [("yes", "TemporalVonMisesFisherMixture")]),
+    (
+        "Are there levels?",
+        [("many clusters", "HierarchicalSphericalKMeans"), ("a small tree", "HierarchicalVonMisesFisherMixture")],
+    ),
+    ("Are clusters long or flat?", [("yes", "DirichletProcessMixture")]),
+    ("Soft membership?", [("yes", "VonMisesFisherMixture"), ("with doubt", "BayesianVonMisesFisherMixture")]),
+    ("Is K known?", [("yes", "SphericalKMeans"), ("no, a radius", "DPvMFMeans")]),
+]
+
+
+def tree() -> Figure:
+    """The questions as a tree."""
+    fig, ax = plt.subplots(figsize=(8.6, 6.4), layout="constrained")
+    box = {"boxstyle": "round,pad=0.45", "facecolor": "#eef3f8", "edgecolor": "#33638d"}
+    model_box = box | {"facecolor": "#33638d"}
+    arrow = {"arrowstyle": "->", "color": "#555555"}
+    for number, (question, answers) in enumerate(QUESTIONS):
+        y = -float(number)
+        if number:
+            ax.annotate("", (0.0, y + 0.28), (0.0, y + 0.72), arrowprops=arrow)
+            ax.text(0.04, y + 0.5, "no", va="center", fontsize=9, color="#555555")
+        ax.text(0.0, y, question, ha="center", va="center", fontsize=10, bbox=box)
+        for place, (answer, model) in enumerate(answers):
+            height = y + 0.22 * (len(answers) - 1) - 0.44 * place
+            ax.annotate("", (1.5, height), (0.44, y), arrowprops=arrow)
+            ax.text(1.15, height + (-0.13 if place else 0.05), answer, ha="center", fontsize=9, color="#555555")
+            ax.text(1.55, height, model, va="center", fontsize=10, color="white", bbox=model_box)
+    ax.set(xlim=(-0.7, 3.1), ylim=(-len(QUESTIONS) + 0.55, 0.5))
+    ax.set_axis_off()
+    return fig
+
+
 def main() -> None:
     """Write them all, in 256 colours and without a date."""
     FOLDER.mkdir(exist_ok=True)
-    for make in (auto, kmeans, radius, soft, long, stream):
+    for make in (tree, auto, kmeans, radius, soft, long, stream):
         fig, memory = make(), io.BytesIO()
         fig.savefig(memory, dpi=110)
         Image.open(memory).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(
