@@ -130,6 +130,12 @@ def plot_comparison(table: Sequence[Mapping[str, Any]], scores: Sequence[str], a
     Returns
     -------
     figure : matplotlib Figure
+
+    Examples
+    --------
+    >>> from armillary.plots import plot_comparison
+    >>> table = [{"model": "k-means", "n_clusters": 5, "ari": 0.7}, {"model": "mixture", "n_clusters": 5, "ari": 0.8}]
+    >>> figure = plot_comparison(table, ["ari"], [[1.0, 0.4], [0.4, 1.0]])
     """
     _need_matplotlib("plot_comparison")
     height = max(3.6, 1.9 + 0.5 * len(table))

@@ -124,6 +124,11 @@ def to_open3d(points: npt.NDArray[Any]) -> Any:
     -------
     open3d.geometry.PointCloud
         With colours and normals.
+
+    Examples
+    --------
+    >>> from armillary.vision import colored_points, to_open3d
+    >>> cloud = to_open3d(colored_points(frame, camera))  # doctest: +SKIP
     """
     try:
         import open3d

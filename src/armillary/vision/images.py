@@ -54,6 +54,15 @@ def read_depth_image(path: PathLike) -> npt.NDArray[Any]:
     -------
     array of shape (H, W)
         As the file has it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from armillary.vision import read_depth_image, write_id_image
+    >>> path = tempfile.mkdtemp() + "/depth.png"
+    >>> write_id_image(path, [[999, 1999]])  # 16 bits: a number and one more
+    >>> read_depth_image(path).tolist()
+    [[1000, 2000]]
     """
     pixels = _pixels(path, "read_depth_image")
     if pixels.dtype == np.uint8:
