@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -100,25 +101,43 @@ _NAMES = re.compile(r"\s*\w+(, \w+)*( : .*)?$")
 _OF_SCIKIT_LEARN = re.compile(r"set_\w+_request|get_metadata_routing|set_output")
 
 
+@functools.cache
+def _named(path: str) -> Any:
+    """What a dotted name stands for, or None."""
+    for cut in range(path.count(".") + 1):
+        module, *rest = path.rsplit(".", cut)
+        with contextlib.suppress(ImportError, AttributeError, ValueError):
+            return functools.reduce(getattr, rest, importlib.import_module(module))
+    return None
+
+
+@functools.cache
+def _fields(owner: Any) -> dict[str, tuple[str, str]]:
+    """Kind and comment of each field of a record, from the lines that declare them."""
+    is_record = isinstance(owner, type) and (dataclasses.is_dataclass(owner) or hasattr(owner, "_fields"))
+    if not is_record or not owner.__module__.startswith("armillary"):
+        return {}
+    declared = re.findall(
+        r"^    ([a-z]\w*): ([^#=\n]+?)(?: = [^#\n]*)?(?:  # (.+))?$", inspect.getsource(owner), re.MULTILINE
+    )
+    return {name: (kind, comment) for name, kind, comment in declared}
+
+
 def _is_left_out(app: Any, what: str, name: str, found: Any, skip: bool, options: Any) -> bool | None:
-    return True if _OF_SCIKIT_LEARN.fullmatch(name) else None
+    """What is told on another site, or above in the list of attributes."""
+    owner = _named(app.env.docname.rpartition("/")[2])
+    told = (inspect.getdoc(owner) or "").partition("Attributes\n----------\n")[2] if isinstance(owner, type) else ""
+    is_told = not callable(found) and re.search(rf"^(\w+, )*{name}(, \w+)* : ", told, flags=re.MULTILINE)
+    return True if is_told or name in _fields(owner) or _OF_SCIKIT_LEARN.fullmatch(name) else None
 
 
-def _as_commented(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
-    """Fields of records are described by the comment in their line."""
-    if what != "attribute" or any(lines):
-        return
-    module, _, rest = name.rpartition(".")
-    owner: Any = None
-    for cut in range(module.count(".") + 1):
-        pieces = module.rsplit(".", cut + 1) if cut else [module]
-        with contextlib.suppress(ImportError, AttributeError):
-            owner = functools.reduce(getattr, pieces[1:], importlib.import_module(pieces[0]))
-        if isinstance(owner, type):
-            break
-    if isinstance(owner, type) and owner.__module__.startswith("armillary"):
-        told = re.search(rf"^    {rest}: [^#\n]*  # (.+)$", inspect.getsource(owner), flags=re.MULTILINE)
-        lines[:] = [f"{told[1][0].upper()}{told[1][1:]}."] if told else []
+def _with_fields(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
+    """Records whose fields have comments get a list of attributes."""
+    fields = _fields(found) if what in ("class", "exception") else {}
+    if fields and "Attributes" not in lines:
+        lines += ["", "Attributes", "----------"]
+        for field, (kind, comment) in fields.items():
+            lines += [f"{field} : {kind}", f"    {comment[:1].upper()}{comment[1:]}{'.' if comment else ''}"]
 
 
 def _as_plain_text(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
@@ -154,5 +173,5 @@ def setup(app: Any) -> None:
     root_pages.write(HERE / "_generated")
     app.connect("doctree-read", _with_links)
     app.connect("autodoc-skip-member", _is_left_out)
-    app.connect("autodoc-process-docstring", _as_commented, priority=300)
+    app.connect("autodoc-process-docstring", _with_fields, priority=300)
     app.connect("autodoc-process-docstring", _as_plain_text, priority=400)
