@@ -106,6 +106,17 @@ check: $(VENV)/.installed-dev
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
+# The site, in docs/_build/html: warnings are errors, every block of code runs, internal links and anchors lead somewhere.
+.PHONY: docs clean-docs
+docs: $(VENV)/.installed-docs
+	$(RUN) -W error::UserWarning docs/building/code_blocks.py
+	$(RUN) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(RUN) docs/building/page_links.py docs/_build/html
+
+clean: clean-docs
+clean-docs:
+	rm -rf docs/_build docs/_generated docs/gallery docs/api/generated
+
 bench: $(VENV)/.installed-bench
 	$(RUN) -m benchmarks.run
 	$(RUN) -m benchmarks.algorithms

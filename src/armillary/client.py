@@ -231,7 +231,22 @@ class Client:
 
 
 class Collection(_Paths):
-    """A collection of a service: `Client.collection` gives it."""
+    """A collection of a service: `Client.collection` gives it.
+
+    Parameters
+    ----------
+    client : Client
+        Of the service.
+    name : str
+        Of the collection.
+
+    Examples
+    --------
+    >>> from armillary.client import Client
+    >>> voices = Client("http://127.0.0.1:8750").create("voices", preset="whole utterances")  # doctest: +SKIP
+    >>> ids = voices.add(vectors)  # doctest: +SKIP
+    >>> voices.name_id(ids[0], "Ann")  # doctest: +SKIP
+    """
 
     def __init__(self, client: Client, name: str) -> None:
         super().__init__(name)
@@ -348,7 +363,12 @@ def _event(line: str) -> dict[str, Any] | None:
 
 
 class AsyncClient:
-    """A service somewhere, for programs that await. Parameters as of `Client`.
+    """A service somewhere, for programs that await.
+
+    Parameters
+    ----------
+    url, token, timeout, n_tries
+        As of `Client`.
 
     Examples
     --------
@@ -412,7 +432,21 @@ class AsyncClient:
 
 
 class AsyncCollection(_Paths):
-    """A collection of a service: `AsyncClient.collection` gives it."""
+    """A collection of a service: `AsyncClient.collection` gives it.
+
+    Parameters
+    ----------
+    client : AsyncClient
+        Of the service.
+    name : str
+        Of the collection.
+
+    Examples
+    --------
+    >>> from armillary.client import AsyncClient
+    >>> voices = AsyncClient("http://127.0.0.1:8750").collection("voices")
+    >>> ids = await voices.add(vectors)  # doctest: +SKIP
+    """
 
     def __init__(self, client: AsyncClient, name: str) -> None:
         super().__init__(name)

@@ -75,6 +75,34 @@ def joint_test(
     `draw_parameters` draws from the prior, `draw_data` from the likelihood, `transition` is one step of the sampler.
     `statistics` gives (m,) numbers, or (B, m) where parameters and data stand for B independent problems in lock-step;
     then both sides have B times as many. The functions must not keep what they are given and change it later.
+
+    Parameters
+    ----------
+    draw_parameters : callable
+        `draw_parameters(generator)`: parameters from the prior.
+    draw_data : callable
+        `draw_data(parameters, generator)`: data from the likelihood.
+    transition : callable
+        `transition(parameters, data, generator)`: one step of the sampler.
+    statistics : callable
+        `statistics(parameters, data)`: (m,) numbers, or (B, m).
+    n_draws : int
+        Independent draws.
+    n_steps : int
+        Steps of the chain.
+    stream : Stream
+        Seed of all draws.
+    false_alarm_rate : float
+        How often a right sampler may fail, over all statistics together.
+    n_batches : int, default=20
+        Pieces of a chain whose means are compared.
+    names : sequence of m str, optional
+        What the statistics are called.
+
+    Returns
+    -------
+    JointTestResult
+        Means, z scores and p values of each statistic.
     """
     marginal = marginal_conditional_draws(
         draw_parameters, draw_data, statistics, n_draws, stream.generator("joint test marginal")
@@ -92,7 +120,26 @@ def marginal_conditional_draws(
     n_draws: int,
     generator: np.random.Generator,
 ) -> Float64Array:
-    """Statistics (n_draws * B, m) of independent draws from prior and likelihood."""
+    """Statistics (n_draws * B, m) of independent draws from prior and likelihood.
+
+    Parameters
+    ----------
+    draw_parameters : callable
+        `draw_parameters(generator)`: parameters from the prior.
+    draw_data : callable
+        `draw_data(parameters, generator)`: data from the likelihood.
+    statistics : callable
+        `statistics(parameters, data)`: (m,) numbers, or (B, m).
+    n_draws : int
+        How many.
+    generator : numpy.random.Generator
+        Where chance comes from.
+
+    Returns
+    -------
+    array of shape (n_draws * B, m)
+        Statistics.
+    """
     found = []
     for _ in range(check_integer(n_draws, "n_draws", "joint_test", low=2)):
         theta = draw_parameters(generator)
@@ -108,7 +155,28 @@ def successive_conditional_draws(
     n_steps: int,
     generator: np.random.Generator,
 ) -> Float64Array:
-    """Statistics (B, n_steps, m) of B chains that alternate the sampler's step and new data."""
+    """Statistics (B, n_steps, m) of B chains that alternate the sampler's step and new data.
+
+    Parameters
+    ----------
+    draw_parameters : callable
+        `draw_parameters(generator)`: parameters from the prior.
+    draw_data : callable
+        `draw_data(parameters, generator)`: data from the likelihood.
+    transition : callable
+        `transition(parameters, data, generator)`: one step of the sampler.
+    statistics : callable
+        `statistics(parameters, data)`: (m,) numbers, or (B, m).
+    n_steps : int
+        How many.
+    generator : numpy.random.Generator
+        Where chance comes from.
+
+    Returns
+    -------
+    array of shape (B, n_steps, m)
+        Statistics.
+    """
     theta = draw_parameters(generator)
     found = []
     for _ in range(check_integer(n_steps, "n_steps", "joint_test", low=2)):
@@ -127,7 +195,26 @@ def compare_draws(
     n_batches: int = 20,
     names: Sequence[str] | None = None,
 ) -> JointTestResult:
-    """Welch's test of the means of independent draws (n, m) and of chains (B, T, m), each cut into `n_batches`."""
+    """Welch's test of the means of independent draws (n, m) and of chains (B, T, m), each cut into `n_batches`.
+
+    Parameters
+    ----------
+    marginal : array-like of shape (n, m)
+        Independent draws.
+    successive : array-like of shape (B, T, m)
+        Chains.
+    false_alarm_rate : float
+        How often equal laws may be told apart, over all statistics together.
+    n_batches : int, default=20
+        Pieces of a chain whose means are compared.
+    names : sequence of m str, optional
+        What the statistics are called.
+
+    Returns
+    -------
+    JointTestResult
+        Means, z scores and p values of each statistic.
+    """
     check_number(false_alarm_rate, "false_alarm_rate", "joint_test", low=0.0, high=1.0)
     marginal, successive = _draws(marginal, successive)
     n_steps = successive.shape[1]

@@ -21,6 +21,16 @@ def coclustering_matrix(labels: Any) -> Float64Array:
 
     For small N: the matrix takes 8 N^2 bytes. `point_partition` needs none.
 
+    Parameters
+    ----------
+    labels : array-like of shape (S, N), int
+        Draws of the labels of N rows, e.g. `model.sample_labels_`.
+
+    Returns
+    -------
+    array of shape (N, N)
+        Shares.
+
     Examples
     --------
     >>> from armillary.diagnostics import coclustering_matrix

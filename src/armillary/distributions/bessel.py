@@ -130,6 +130,24 @@ def log_normalizer(dimension: ArrayLike, concentration: ArrayLike) -> FloatOrArr
     It equals -log_area(D) - log_h(D/2 - 1, k). In high dimensions both parts are large and can cancel, so away from
     the series they are taken together: v log((v+r) / (2 pi)) - r + log(r / (2 pi))/2 - Debye sum. The arguments
     broadcast; two scalars give a float.
+
+    Parameters
+    ----------
+    dimension : array-like of int
+        D, at least 2.
+    concentration : array-like
+        k, from 0 on.
+
+    Returns
+    -------
+    float or array
+        Of the shape to which the arguments broadcast.
+
+    Examples
+    --------
+    >>> from armillary.distributions import vmf
+    >>> round(vmf.log_normalizer(3, 0.0), 6)  # minus the log of the sphere's area, 4 pi
+    -2.531024
     """
 
     def series(v: Float64Array, k: Float64Array) -> Float64Array:
@@ -151,17 +169,73 @@ def mean_resultant_length(dimension: ArrayLike, concentration: ArrayLike) -> Flo
     """A_D(k): the length of the mean of vMF(mu, k) in D >= 2 dimensions, from 0 at k = 0 towards 1.
 
     The arguments broadcast; two scalars give a float.
+
+    Parameters
+    ----------
+    dimension : array-like of int
+        D, at least 2.
+    concentration : array-like
+        k, from 0 on.
+
+    Returns
+    -------
+    float or array
+        Of the shape to which the arguments broadcast.
+
+    Examples
+    --------
+    >>> from armillary.distributions import vmf
+    >>> vmf.mean_resultant_length(3, [0.0, 10.0]).round(6)
+    array([0. , 0.9])
     """
     return _resultant(*_order_arguments(dimension, concentration))[0]
 
 
 def mean_resultant_complement(dimension: ArrayLike, concentration: ArrayLike) -> FloatOrArray:
-    """1 - A_D(k) to full relative precision; where k is large it is close to (D - 1) / (2k)."""
+    """1 - A_D(k) to full relative precision; where k is large it is close to (D - 1) / (2k).
+
+    Parameters
+    ----------
+    dimension : array-like of int
+        D, at least 2.
+    concentration : array-like
+        k, from 0 on.
+
+    Returns
+    -------
+    float or array
+        Of the shape to which the arguments broadcast.
+
+    Examples
+    --------
+    >>> from armillary.distributions import vmf
+    >>> round(vmf.mean_resultant_complement(3, 1e9), 12)
+    1e-09
+    """
     return _resultant(*_order_arguments(dimension, concentration))[1]
 
 
 def mean_resultant_derivative(dimension: ArrayLike, concentration: ArrayLike) -> FloatOrArray:
-    """A_D'(k), positive and decreasing from 1/D: the variance of the cosine, and the Fisher information of k."""
+    """A_D'(k), positive and decreasing from 1/D: the variance of the cosine, and the Fisher information of k.
+
+    Parameters
+    ----------
+    dimension : array-like of int
+        D, at least 2.
+    concentration : array-like
+        k, from 0 on.
+
+    Returns
+    -------
+    float or array
+        Of the shape to which the arguments broadcast.
+
+    Examples
+    --------
+    >>> from armillary.distributions import vmf
+    >>> round(vmf.mean_resultant_derivative(3, 0.0), 6)
+    0.333333
+    """
     return _resultant(*_order_arguments(dimension, concentration))[2]
 
 
@@ -173,6 +247,26 @@ def concentration_from_resultant(
     Give `length` in [0, 1], or `complement` = 1 - length: near 1 a float length has few digits left, since k is
     close to (D - 1) / (2 complement), and whoever knows the complement should pass it. Given both, each is used on
     its side of 1/2. The arguments broadcast; scalars give a float.
+
+    Parameters
+    ----------
+    dimension : array-like of int
+        D, at least 2.
+    length : array-like, optional
+        In [0, 1].
+    complement : array-like, optional
+        1 - length.
+
+    Returns
+    -------
+    float or array
+        Of the shape to which the arguments broadcast.
+
+    Examples
+    --------
+    >>> from armillary.distributions import vmf
+    >>> round(vmf.concentration_from_resultant(3, vmf.mean_resultant_length(3, 42.0)), 6)
+    42.0
     """
     # 1 - x is exact from x = 1/2 on (Sterbenz), which is the side it is used on
     if length is not None and complement is not None:

@@ -95,6 +95,26 @@ def log_density(points: ArrayLike | Rows, mean: ArrayLike, concentration: ArrayL
 
     CSR points (n, D) go with one mean (D,) and give (n,). Dense points keep full precision at any concentration; for
     CSR points the error grows as 1e-16 times the concentration.
+
+    Parameters
+    ----------
+    points : array-like of shape (..., D), or CSR matrix of shape (n, D)
+        Unit vectors.
+    mean : array-like of shape (..., D)
+        Unit vectors.
+    concentration : array-like of shape (...)
+        From 0 on.
+
+    Returns
+    -------
+    array of shape (...)
+        Nats, with respect to the surface of the sphere.
+
+    Examples
+    --------
+    >>> from armillary.distributions import vmf
+    >>> vmf.log_density([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]], [0.0, 0.0, 1.0], 2.0).round(4)
+    array([-1.1262, -5.1262])
     """
     center = _unit(mean, "mean", "vmf.log_density")
     dimension = center.shape[-1]
@@ -115,6 +135,28 @@ def sample(mean: ArrayLike, concentration: float, size: int, random_state: Rando
     from 0 to 1e12 and beyond keep their digits; on the sphere in three dimensions the cosine has a closed form. The
     rest of the row is uniform across the mean, turned into place by one reflection. The draws are a function of
     `random_state`, `mean` and `concentration`, and cost D - 1 normal numbers each; scratch memory is a few MB.
+
+    Parameters
+    ----------
+    mean : array-like of shape (D,)
+        A unit vector.
+    concentration : float
+        From 0, the uniform law, on.
+    size : int
+        How many.
+    random_state : int, Generator, RandomState or None, default=None
+        Seed.
+
+    Returns
+    -------
+    array of shape (size, D)
+        Unit rows.
+
+    Examples
+    --------
+    >>> from armillary.distributions import vmf
+    >>> vmf.sample([0.0, 0.0, 1.0], 100.0, 5, random_state=0).shape
+    (5, 3)
     """
     center = _unit(mean, "mean", "vmf.sample")
     if center.ndim != 1:
@@ -150,6 +192,26 @@ def fit(points: ArrayLike | Rows, weights: ArrayLike | None = None) -> Fit:
     A_D(k) = length of their mean. Two cases have no maximum in the open and raise `InputError`: rows all equal (or one
     row), where the likelihood grows without bound in the concentration; and rows that cancel, where concentration 0,
     the uniform law, is best and no direction is.
+
+    Parameters
+    ----------
+    points : array-like or CSR matrix of shape (n, D)
+        Rows with a direction.
+    weights : array-like of shape (n,), optional
+        Not negative.
+
+    Returns
+    -------
+    Fit
+        `mean`, `concentration` and `log_likelihood`.
+
+    Examples
+    --------
+    >>> from armillary.distributions import vmf
+    >>> rows = vmf.sample([0.0, 0.0, 1.0], 50.0, 2000, random_state=0)
+    >>> found = vmf.fit(rows)
+    >>> bool(found.mean[2] > 0.99), bool(45.0 < found.concentration < 55.0)
+    (True, True)
     """
     rows = unit_rows(points, "vmf.fit")
     n_rows, dimension = rows.shape
@@ -191,7 +253,26 @@ def fit(points: ArrayLike | Rows, weights: ArrayLike | None = None) -> Fit:
 
 
 def entropy(dimension: ArrayLike, concentration: ArrayLike) -> FloatOrArray:
-    """Differential entropy in nats: log_area(D) at concentration 0, falling without bound."""
+    """Differential entropy in nats: log_area(D) at concentration 0, falling without bound.
+
+    Parameters
+    ----------
+    dimension : array-like of int
+        D, at least 2.
+    concentration : array-like
+        k, from 0 on.
+
+    Returns
+    -------
+    float or array
+        Of the shape to which the arguments broadcast.
+
+    Examples
+    --------
+    >>> from armillary.distributions import vmf
+    >>> round(float(vmf.entropy(3, 0.0)), 6)
+    2.531024
+    """
     return relative_entropy(dimension, concentration) + log_area(dimension)
 
 
@@ -206,7 +287,26 @@ def relative_entropy(dimension: ArrayLike, concentration: ArrayLike) -> FloatOrA
 def kl_divergence(
     mean: ArrayLike, concentration: ArrayLike, other_mean: ArrayLike, other_concentration: ArrayLike
 ) -> FloatOrArray:
-    """KL(vMF(mean, concentration) || vMF(other_mean, other_concentration)) in nats; means (..., D), result (...)."""
+    """KL(vMF(mean, concentration) || vMF(other_mean, other_concentration)) in nats; means (..., D), result (...).
+
+    Parameters
+    ----------
+    mean, other_mean : array-like of shape (..., D)
+        Unit vectors.
+    concentration, other_concentration : array-like of shape (...)
+        From 0 on.
+
+    Returns
+    -------
+    float or array of shape (...)
+        0 for equal laws.
+
+    Examples
+    --------
+    >>> from armillary.distributions import vmf
+    >>> round(float(vmf.kl_divergence([0.0, 1.0], 5.0, [0.0, 1.0], 5.0)), 6)
+    0.0
+    """
     first = _unit(mean, "mean", "vmf.kl_divergence")
     second = _unit(other_mean, "other_mean", "vmf.kl_divergence")
     dimension = first.shape[-1]
@@ -238,6 +338,29 @@ def mean_posterior(
     The prior is vMF(mean_direction_prior, mean_concentration_prior), the posterior vMF with the natural parameter
     concentration * resultant + mean_concentration_prior * mean_direction_prior. Where that is exactly 0 the posterior
     is uniform, of concentration 0, and the prior's direction is returned for want of one.
+
+    Parameters
+    ----------
+    resultant : array-like of shape (..., D)
+        Sum of the rows.
+    concentration : array-like of shape (...)
+        Of the rows about their mean.
+    mean_direction_prior : array-like of shape (..., D)
+        Direction of the prior.
+    mean_concentration_prior : array-like of shape (...)
+        How sure the prior is.
+
+    Returns
+    -------
+    MeanPosterior
+        `direction` and `concentration`.
+
+    Examples
+    --------
+    >>> from armillary.distributions import vmf
+    >>> law = vmf.mean_posterior([0.0, 0.0, 3.0], 10.0, [0.0, 0.0, 1.0], 5.0)
+    >>> law.direction, float(law.concentration)
+    (array([0., 0., 1.]), 35.0)
     """
     prior, natural = _natural_parameter(
         resultant, concentration, mean_direction_prior, mean_concentration_prior, "vmf.mean_posterior"
@@ -258,6 +381,32 @@ def log_marginal_likelihood(
     """Log probability density of `count` (...) rows with sum `resultant` (..., D), the mean direction integrated out.
 
     n log C(k) + log C(c) - log C(|k R + c m|) for the prior vMF(m, c); the rows enter only through n and R.
+
+    Parameters
+    ----------
+    count : array-like of shape (...)
+        Rows.
+    resultant : array-like of shape (..., D)
+        Their sum.
+    concentration : array-like of shape (...)
+        Of the rows about their mean direction.
+    mean_direction_prior : array-like of shape (..., D)
+        m.
+    mean_concentration_prior : array-like of shape (...)
+        c; 0 makes all directions equally likely.
+
+    Returns
+    -------
+    float or array of shape (...)
+        Nats.
+
+    Examples
+    --------
+    >>> from armillary.distributions import vmf
+    >>> up = [0.0, 0.0, 1.0]
+    >>> together = vmf.log_marginal_likelihood(2, [0.0, 0.0, 2.0], 10.0, up, 0.0)
+    >>> bool(together > 2 * vmf.log_marginal_likelihood(1, up, 10.0, up, 0.0))  # equal rows go together
+    True
     """
     prior, natural = _natural_parameter(
         resultant, concentration, mean_direction_prior, mean_concentration_prior, "vmf.log_marginal_likelihood"
@@ -273,7 +422,31 @@ def log_marginal_likelihood(
 def log_predictive_density(
     points: ArrayLike | Rows, mean: ArrayLike, mean_concentration: ArrayLike, concentration: ArrayLike
 ) -> Float64Array:
-    """Log density at `points` (..., D) of vMF(m, concentration), averaged over m ~ vMF(mean, mean_concentration)."""
+    """Log density at `points` (..., D) of vMF(m, concentration), averaged over m ~ vMF(mean, mean_concentration).
+
+    Parameters
+    ----------
+    points : array-like of shape (..., D), or CSR matrix of shape (n, D)
+        Unit vectors.
+    mean : array-like of shape (..., D)
+        Direction of the law of the mean.
+    mean_concentration : array-like of shape (...)
+        How sure that is.
+    concentration : array-like of shape (...)
+        Of rows about their mean.
+
+    Returns
+    -------
+    array of shape (...)
+        Nats.
+
+    Examples
+    --------
+    >>> from armillary.distributions import vmf
+    >>> up = [0.0, 0.0, 1.0]
+    >>> bool(vmf.log_predictive_density(up, up, 20.0, 50.0) < vmf.log_density(up, up, 50.0))  # doubt flattens
+    True
+    """
     center = _unit(mean, "mean", "vmf.log_predictive_density")
     dimension = center.shape[-1]
     order = dimension / 2 - 1
@@ -299,6 +472,24 @@ def convolved_concentration(dimension: ArrayLike, first: ArrayLike, second: Arra
 
     If m ~ vMF(mu, first) and x ~ vMF(m, second), then E[x] = A(first) A(second) mu. The law of x is not vMF; this is
     the concentration of the vMF with that mean.
+
+    Parameters
+    ----------
+    dimension : array-like of int
+        D, at least 2.
+    first, second : array-like
+        Concentrations.
+
+    Returns
+    -------
+    float or array
+        Of the shape to which the arguments broadcast.
+
+    Examples
+    --------
+    >>> from armillary.distributions import vmf
+    >>> bool(vmf.convolved_concentration(3, 50.0, 50.0) < 50.0)
+    True
     """
     one, two = mean_resultant_complement(dimension, first), mean_resultant_complement(dimension, second)
     length = mean_resultant_length(dimension, first) * mean_resultant_length(dimension, second)

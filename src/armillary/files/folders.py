@@ -37,6 +37,24 @@ def whole_folder(path: str | os.PathLike[str], *, force: bool = False) -> Iterat
 
     The folder is made at once, so that a place without permission is refused before any work is done. With `force` a
     folder of earlier results is replaced; a folder that holds anything else is not. A symbolic link is followed.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Where the folder will be.
+    force : bool, default=False
+        Replace earlier results.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from armillary.files import whole_folder
+    >>> place = Path(tempfile.mkdtemp()) / "results"
+    >>> with whole_folder(place) as folder:
+    ...     size = (folder / "labels.txt").write_text("0 1 1")
+    >>> [path.name for path in place.iterdir()]
+    ['labels.txt']
     """
     with held_folder(path) as place, place.whole(force=force) as folder:
         yield folder

@@ -31,6 +31,19 @@ def guarded(word: str) -> str:
 def restored(word: str) -> str:
     """The word that was `guarded`.
 
+    Parameters
+    ----------
+    word : str
+        A cell.
+
+    Returns
+    -------
+    str
+        Without the apostrophe that guarded it.
+
+    Examples
+    --------
+    >>> from armillary.files import restored
     >>> restored("'=1+1"), restored("'tis")
     ('=1+1', "'tis")
     """

@@ -73,10 +73,25 @@ def read_vectors(
         Empty cells, and rows whose list is null or empty, are an error, or are NaN: models with `missing="flag"` give
         such rows the label -1.
 
+    Returns
+    -------
+    Vectors
+        `rows`, `ids`, `texts` and `notes`.
+
     Raises
     ------
     InputError
         With a sentence that names the file and what is wrong with it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from armillary.files import read_vectors
+    >>> path = tempfile.mkdtemp() + "/rows.npy"
+    >>> np.save(path, np.eye(3))
+    >>> read_vectors(path).rows.shape
+    (3, 3)
     """
     source = Source.of(path, format)
     has_gaps = check_choice(missing, "missing", "read_vectors", ("raise", "flag")) == "flag"

@@ -21,7 +21,32 @@ from armillary.validation import check_integer, check_path
 
 
 def read_labels(path: str | os.PathLike[str], n_rows: int, column: str | None = None) -> npt.NDArray[Any]:
-    """One label for each of `n_rows` rows: an array, lines, a column of a table, or the targets of an svmlight file."""
+    """One label for each of `n_rows` rows: an array, lines, a column of a table, or the targets of an svmlight file.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file.
+    n_rows : int
+        How many there must be.
+    column : str, optional
+        Of a table; by default the only one that can be labels.
+
+    Returns
+    -------
+    array of shape (n_rows,)
+        Numbers or words.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from armillary.files import read_labels
+    >>> path = tempfile.mkdtemp() + "/truth.npy"
+    >>> np.save(path, np.array([0, 1, 1]))
+    >>> read_labels(path, 3)
+    array([0, 1, 1])
+    """
     return read_column(path, check_integer(n_rows, "n_rows", "read_labels", low=0), "labels", LABEL_NAMES, column)
 
 

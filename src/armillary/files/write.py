@@ -49,6 +49,29 @@ def write_vectors(
     parquet and arrow files. Text formats have as many digits as it takes to read the same numbers back. With
     `is_guarded` ids and texts in csv and tsv files that a spreadsheet would run as formulas begin with an apostrophe,
     which `restored` takes off again.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file.
+    vectors : Vectors
+        Rows with ids and texts.
+    format : str, optional
+        By default the ending of the path says it.
+    key : str, default="vectors"
+        Name of the array or column.
+    is_guarded : bool, default=False
+        Guard cells that a spreadsheet would run.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from armillary.files import Vectors, read_vectors, write_vectors
+    >>> path = tempfile.mkdtemp() + "/rows.csv"
+    >>> write_vectors(path, Vectors(np.eye(3), ids=["a", "b", "c"]))
+    >>> read_vectors(path).ids
+    ['a', 'b', 'c']
     """
     name = check_path(path, "write_vectors")
     if not isinstance(vectors, Vectors):

@@ -18,6 +18,24 @@ def split_r_hat(draws: ArrayLike) -> float:
 
     Values above about 1.01 say that chains have not mixed. Draws that never vary give 1, or infinity where chains are
     constant at different values.
+
+    Parameters
+    ----------
+    draws : array-like of shape (T,) or (C, T)
+        Numbers from one chain or from C chains of equal length.
+
+    Returns
+    -------
+    float
+        From about 1 on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.diagnostics import split_r_hat
+    >>> draws = np.random.default_rng(0).standard_normal((4, 500))
+    >>> split_r_hat(draws) < 1.01, split_r_hat(draws + [[0], [0], [0], [3]]) > 1.1
+    (True, True)
     """
     halves = _halves(draws, "split_r_hat")
     length = halves.shape[1]
@@ -33,6 +51,24 @@ def effective_sample_size(draws: ArrayLike) -> float:
 
     From the autocorrelations of all half-chains together, summed in pairs up to the first pair that is negative, the
     pairs made to fall. Draws that never vary count in full.
+
+    Parameters
+    ----------
+    draws : array-like of shape (T,) or (C, T)
+        Numbers from one chain or from C chains of equal length.
+
+    Returns
+    -------
+    float
+        At most the number of draws, but for chains that alternate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.diagnostics import effective_sample_size
+    >>> walk = np.cumsum(np.random.default_rng(0).standard_normal(1000))
+    >>> effective_sample_size(walk) < 50
+    True
     """
     halves = _halves(draws, "effective_sample_size")
     length = halves.shape[1]

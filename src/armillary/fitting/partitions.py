@@ -69,6 +69,11 @@ def point_partition(labels: Any, *, loss: str = "variation_of_information") -> P
         Variation of information is in nats. Binder's loss is the share of pairs of rows that one partition joins and
         the other parts (1 - the Rand index); it favours partitions with some small extra clusters.
 
+    Returns
+    -------
+    PointPartition
+        `labels`, the number of the `draw`, and its `expected_loss`.
+
     Notes
     -----
     S^2/2 contingency tables, each made from the one before by the rows whose label changed: a second for 100 draws of
@@ -94,7 +99,26 @@ def best_draw(draws: Draws, loss: str) -> PointPartition:
 
 
 def expected_losses(labels: Any, *, loss: str = "variation_of_information") -> Float64Array:
-    """The mean loss (S,) of each of the draws (S, N) to all of them; see `point_partition`."""
+    """The mean loss (S,) of each of the draws (S, N) to all of them; see `point_partition`.
+
+    Parameters
+    ----------
+    labels : array-like of shape (S, N), int
+        Draws of the labels of N rows.
+    loss : {"variation_of_information", "binder"}, default="variation_of_information"
+        As in `point_partition`.
+
+    Returns
+    -------
+    array of shape (S,)
+        The least belongs to the draw that stands for all.
+
+    Examples
+    --------
+    >>> from armillary.diagnostics import expected_losses
+    >>> expected_losses([[0, 0, 1], [1, 1, 0], [0, 1, 1]], loss="binder").round(3)
+    array([0.222, 0.222, 0.444])
+    """
     check_choice(loss, "loss", "expected_losses", LOSSES)
     return _mean_losses(_coded(check_draws(labels, "expected_losses")), loss)
 

@@ -32,6 +32,12 @@ def resultant_mean(points: ArrayLike, weights: ArrayLike | None = None) -> Float
     Returns
     -------
     (D,) float64, a unit vector
+
+    Examples
+    --------
+    >>> from armillary.geometry.means import resultant_mean
+    >>> resultant_mean([[1.0, 0.0], [0.0, 1.0]]).round(6)
+    array([0.707107, 0.707107])
     """
     return _direction(*_rows_and_shares(points, weights, "resultant_mean"), "resultant_mean")
 
@@ -56,6 +62,12 @@ def karcher_mean(
     Returns
     -------
     (D,) float64, a unit vector
+
+    Examples
+    --------
+    >>> from armillary.geometry.means import karcher_mean
+    >>> karcher_mean([[1.0, 0.0], [0.0, 1.0]]).round(6)
+    array([0.707107, 0.707107])
     """
     tol = check_number(tol, "tol", "karcher_mean", low=0.0)
     max_iter = check_integer(max_iter, "max_iter", "karcher_mean", low=1)

@@ -31,6 +31,18 @@ def mean_rotation(source: ArrayLike, target: ArrayLike, weights: ArrayLike | Non
     ----------
     source, target : (K, D), unit rows; D >= 2
     weights : (K,), not negative; None counts pairs alike
+
+    Returns
+    -------
+    array of shape (D, D)
+        R.
+
+    Examples
+    --------
+    >>> from armillary.geometry.rotation import mean_rotation
+    >>> mean_rotation([[1.0, 0.0]], [[0.0, 1.0]]).round(6) + 0.0
+    array([[ 0., -1.],
+           [ 1.,  0.]])
     """
     who = "mean_rotation"
     before, after = check_numbers(source, "source", who), check_numbers(target, "target", who)

@@ -29,14 +29,51 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 def angle(a: ArrayLike, b: ArrayLike) -> Float64Array:
-    """Angles in radians, [0, pi], between points a and b of shape (..., D); shape (...)."""
+    """Angles in radians, [0, pi], between points a and b of shape (..., D); shape (...).
+
+    Parameters
+    ----------
+    a, b : array-like of shape (..., D)
+        Unit vectors.
+
+    Returns
+    -------
+    array of shape (...)
+        Radians.
+
+    Examples
+    --------
+    >>> from armillary.geometry import sphere
+    >>> float(sphere.angle([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]).round(6))
+    1.570796
+    """
     a, b = _vectors(a=a, b=b)
     # Kahan's form: full relative precision at both ends, where arccos of the dot product loses all below 1.5e-8
     return 2.0 * np.arctan2(_norm(a - b), _norm(a + b))
 
 
 def exp(tangent_vec: ArrayLike, base_point: ArrayLike) -> Float64Array:
-    """The points reached from `base_point` along `tangent_vec`, at the distance of its length; (..., D)."""
+    """The points reached from `base_point` along `tangent_vec`, at the distance of its length; (..., D).
+
+    Parameters
+    ----------
+    tangent_vec : array-like of shape (..., D)
+        Orthogonal to the base point.
+    base_point : array-like of shape (..., D)
+        Unit vectors.
+
+    Returns
+    -------
+    array of shape (..., D)
+        Unit vectors.
+
+    Examples
+    --------
+    >>> import math
+    >>> from armillary.geometry import sphere
+    >>> sphere.exp([0.0, math.pi / 2, 0.0], [1.0, 0.0, 0.0]).round(6) + 0.0
+    array([0., 1., 0.])
+    """
     vec, base = _vectors(tangent_vec=tangent_vec, base_point=base_point)
     length = _norm(vec)[..., None]
     direction = vec / np.where(length > 0.0, length, 1.0)
@@ -46,14 +83,50 @@ def exp(tangent_vec: ArrayLike, base_point: ArrayLike) -> Float64Array:
 
 
 def log(point: ArrayLike, base_point: ArrayLike) -> Float64Array:
-    """The tangent vectors at `base_point` that lead to `point`, (..., D): length the angle, 0 at equal points."""
+    """The tangent vectors at `base_point` that lead to `point`, (..., D): length the angle, 0 at equal points.
+
+    Parameters
+    ----------
+    point, base_point : array-like of shape (..., D)
+        Unit vectors, not antipodal.
+
+    Returns
+    -------
+    array of shape (..., D)
+        Orthogonal to the base point.
+
+    Examples
+    --------
+    >>> from armillary.geometry import sphere
+    >>> sphere.log([0.0, 1.0, 0.0], [1.0, 0.0, 0.0]).round(6)
+    array([0.      , 1.570796, 0.      ])
+    """
     point, base = _vectors(point=point, base_point=base_point)
     direction, cosine, sine = _polar(point, base, "point")
     return np.arctan2(sine, cosine) * direction
 
 
 def geodesic(start: ArrayLike, end: ArrayLike, fraction: ArrayLike) -> Float64Array:
-    """Points at `fraction` (...) of the shortest arc from `start` to `end` (..., D); beyond [0, 1] it goes on."""
+    """Points at `fraction` (...) of the shortest arc from `start` to `end` (..., D); beyond [0, 1] it goes on.
+
+    Parameters
+    ----------
+    start, end : array-like of shape (..., D)
+        Unit vectors, not antipodal.
+    fraction : array-like of shape (...)
+        0 is the start, 1 the end.
+
+    Returns
+    -------
+    array of shape (..., D)
+        Unit vectors.
+
+    Examples
+    --------
+    >>> from armillary.geometry import sphere
+    >>> sphere.geodesic([1.0, 0.0, 0.0], [0.0, 1.0, 0.0], 0.5).round(6)
+    array([0.707107, 0.707107, 0.      ])
+    """
     share, tangent = check_numbers(fraction, "fraction", "geodesic")[..., None], log(end, start)
     check_broadcast("geodesic", fraction=share.shape[:-1], **{"start and end": tangent.shape[:-1]})
     return exp(share * tangent, start)
@@ -64,6 +137,24 @@ def transport(tangent_vec: ArrayLike, base_point: ArrayLike, end_point: ArrayLik
 
     It is the rotation in the plane of the two points, so lengths and angles between vectors are kept. A component
     along `base_point` becomes one along `end_point`.
+
+    Parameters
+    ----------
+    tangent_vec : array-like of shape (..., D)
+        At the base point.
+    base_point, end_point : array-like of shape (..., D)
+        Unit vectors, not antipodal.
+
+    Returns
+    -------
+    array of shape (..., D)
+        At the end point.
+
+    Examples
+    --------
+    >>> from armillary.geometry import sphere
+    >>> sphere.transport([0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]).round(6) + 0.0
+    array([-1.,  0.,  0.])
     """
     vec, base, end = _vectors(tangent_vec=tangent_vec, base_point=base_point, end_point=end_point)
     direction, cosine, sine = _polar(end, base, "end_point")
@@ -75,7 +166,26 @@ def transport(tangent_vec: ArrayLike, base_point: ArrayLike, end_point: ArrayLik
 
 
 def to_tangent(vector: ArrayLike, base_point: ArrayLike) -> Float64Array:
-    """The part of `vector` orthogonal to `base_point`; (..., D)."""
+    """The part of `vector` orthogonal to `base_point`; (..., D).
+
+    Parameters
+    ----------
+    vector : array-like of shape (..., D)
+        Any vectors.
+    base_point : array-like of shape (..., D)
+        Unit vectors.
+
+    Returns
+    -------
+    array of shape (..., D)
+        Orthogonal to the base point.
+
+    Examples
+    --------
+    >>> from armillary.geometry import sphere
+    >>> sphere.to_tangent([3.0, 4.0, 0.0], [1.0, 0.0, 0.0])
+    array([0., 4., 0.])
+    """
     vec, base = _vectors(vector=vector, base_point=base_point)
     return vec - _dot(base, vec)[..., None] * base
 
@@ -85,6 +195,22 @@ def tangent_frame(base_point: ArrayLike) -> Float64Array:
 
     One Householder reflection takes the base point to an end of the last axis; the frame is its other columns. No
     frame is continuous on the whole sphere, so results should not depend on which one this is.
+
+    Parameters
+    ----------
+    base_point : array-like of shape (..., D)
+        Unit vectors.
+
+    Returns
+    -------
+    array of shape (..., D, D - 1)
+        Orthonormal columns.
+
+    Examples
+    --------
+    >>> from armillary.geometry import sphere
+    >>> sphere.tangent_frame([0.0, 0.0, 1.0]).shape
+    (3, 2)
     """
     (base,) = _vectors(base_point=base_point)
     axes = np.eye(base.shape[-1])[:-1]
@@ -92,13 +218,53 @@ def tangent_frame(base_point: ArrayLike) -> Float64Array:
 
 
 def tangent_coordinates(tangent_vec: ArrayLike, base_point: ArrayLike) -> Float64Array:
-    """Coordinates of tangent vectors (..., D) in `tangent_frame(base_point)`, without forming it; (..., D - 1)."""
+    """Coordinates of tangent vectors (..., D) in `tangent_frame(base_point)`, without forming it; (..., D - 1).
+
+    Parameters
+    ----------
+    tangent_vec : array-like of shape (..., D)
+        Orthogonal to the base point.
+    base_point : array-like of shape (..., D)
+        Unit vectors.
+
+    Returns
+    -------
+    array of shape (..., D - 1)
+        Coordinates; lengths are kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.geometry import sphere
+    >>> float(np.linalg.norm(sphere.tangent_coordinates([0.0, 0.5, 0.0], [1.0, 0.0, 0.0])))
+    0.5
+    """
     vec, base = _vectors(tangent_vec=tangent_vec, base_point=base_point)
     return _to_pole(vec, base)[..., :-1]
 
 
 def tangent_vector(coordinates: ArrayLike, base_point: ArrayLike) -> Float64Array:
-    """Tangent vectors (..., D) from their coordinates (..., D - 1) in `tangent_frame(base_point)`."""
+    """Tangent vectors (..., D) from their coordinates (..., D - 1) in `tangent_frame(base_point)`.
+
+    Parameters
+    ----------
+    coordinates : array-like of shape (..., D - 1)
+        In the frame of the base point.
+    base_point : array-like of shape (..., D)
+        Unit vectors.
+
+    Returns
+    -------
+    array of shape (..., D)
+        Orthogonal to the base point.
+
+    Examples
+    --------
+    >>> from armillary.geometry import sphere
+    >>> there = sphere.tangent_vector([0.3, 0.4], [1.0, 0.0, 0.0])
+    >>> sphere.tangent_coordinates(there, [1.0, 0.0, 0.0]).round(6)
+    array([0.3, 0.4])
+    """
     flat = np.atleast_1d(check_numbers(coordinates, "coordinates", "tangent_vector"))
     vec, base = _vectors(
         coordinates=np.concatenate([flat, np.zeros((*flat.shape[:-1], 1))], axis=-1), base_point=base_point
@@ -107,7 +273,24 @@ def tangent_vector(coordinates: ArrayLike, base_point: ArrayLike) -> Float64Arra
 
 
 def log_area(dimension: ArrayLike) -> Any:
-    """Log of the area of the unit sphere in R^D: log(2 pi) for D = 2, log(4 pi) for D = 3. A float for a scalar."""
+    """Log of the area of the unit sphere in R^D: log(2 pi) for D = 2, log(4 pi) for D = 3. A float for a scalar.
+
+    Parameters
+    ----------
+    dimension : array-like of int
+        D.
+
+    Returns
+    -------
+    float or array
+        Nats.
+
+    Examples
+    --------
+    >>> from armillary.geometry import sphere
+    >>> round(sphere.log_area(3), 6)  # log of 4 pi
+    2.531024
+    """
     half = 0.5 * check_numbers(dimension, "dimension", "log_area")
     if not np.all(half >= 0.5):
         raise InputError(

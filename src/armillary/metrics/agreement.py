@@ -50,6 +50,11 @@ def purity_score(truth: Any, labels: Any) -> float:
     truth, labels : array-like of shape (n_samples,)
         Class and cluster of each row, any hashable values.
 
+    Returns
+    -------
+    float
+        1 is the best.
+
     Examples
     --------
     >>> from armillary.metrics import purity_score
@@ -72,6 +77,11 @@ def macro_f1_score(truth: Any, labels: Any) -> float:
     ----------
     truth, labels : array-like of shape (n_samples,)
         Class and cluster of each row, any hashable values.
+
+    Returns
+    -------
+    float
+        1 is the best.
 
     Examples
     --------
@@ -104,6 +114,11 @@ def matched_accuracy_score(truth: Any, labels: Any) -> float:
     ----------
     truth, labels : array-like of shape (n_samples,)
         Class and cluster of each row, any hashable values.
+
+    Returns
+    -------
+    float
+        1 is the best.
 
     Examples
     --------
@@ -144,6 +159,11 @@ def geometric_nmi_score(truth: Any, labels: Any) -> float:
     truth, labels : array-like of shape (n_samples,)
         Class and cluster of each row, any hashable values.
 
+    Returns
+    -------
+    float
+        1 is the best.
+
     Examples
     --------
     >>> from armillary.metrics import geometric_nmi_score
@@ -166,6 +186,11 @@ def variation_of_information(truth: Any, labels: Any, *, base: float = math.e) -
         Class and cluster of each row, any hashable values.
     base : float, default=e
         Base of the logarithm, above 1: e gives nats, 2 gives bits.
+
+    Returns
+    -------
+    float
+        0 is the best.
 
     Examples
     --------

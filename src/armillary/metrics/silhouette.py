@@ -34,6 +34,11 @@ def cosine_silhouette_score(X: Any, labels: Any, *, ignore_label: Any = None) ->
         Rows with this label (-1 where noise is marked so) are left out of all clusters and of the mean. By
         default every label is a cluster, as in scikit-learn.
 
+    Returns
+    -------
+    float
+        The mean over rows.
+
     Examples
     --------
     >>> import numpy as np
@@ -62,6 +67,11 @@ def cosine_silhouette_samples(X: Any, labels: Any, *, ignore_label: Any = None) 
     ignore_label : hashable, optional
         Rows with this label (-1 where noise is marked so) belong to no cluster and score NaN. By default
         every label is a cluster, as in scikit-learn.
+
+    Returns
+    -------
+    array of shape (n_samples,)
+        From -1 to 1; borderline rows are near 0.
 
     Examples
     --------

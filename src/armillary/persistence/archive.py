@@ -79,6 +79,16 @@ def save(model: object, path: str | os.PathLike[str], *, keep_labels: bool = Tru
         parameters has no place in a file or is none that `fit` takes.
     OSError
         The file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import armillary
+    >>> model = armillary.SphericalKMeans(2, random_state=0).fit([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
+    >>> path = tempfile.mkdtemp() + "/model.safetensors"
+    >>> armillary.save(model, path)
+    >>> armillary.load(path).n_clusters_
+    2
     """
     header, tensors = _described(model, keep_labels=check_flag(keep_labels, "keep_labels", "save"))
     with whole_file(path) as stream:
@@ -109,6 +119,15 @@ def load(path: str | os.PathLike[str]) -> Any:
         The file is not a saved model, is damaged, comes from a later release, or holds what no fit can have left.
     OSError
         The file cannot be read, e.g. FileNotFoundError.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import armillary
+    >>> path = tempfile.mkdtemp() + "/model.safetensors"
+    >>> armillary.save(armillary.DPvMFMeans(0.5).fit([[1.0, 0.0], [0.0, 1.0]]), path)
+    >>> armillary.load(path).predict([[0.9, 0.1]])
+    array([0], dtype=int32)
     """
     file = Path(check_path(path, "load"))
     return _rebuilt(*_unpacked(file), file)

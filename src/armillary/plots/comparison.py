@@ -38,6 +38,12 @@ def plot_scores(table: Sequence[Mapping[str, Any]], scores: Sequence[str], *, ax
     Returns
     -------
     ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> from armillary.plots import plot_scores
+    >>> table = [{"model": "k-means", "n_clusters": 5, "ari": 0.7}, {"model": "mixture", "n_clusters": 5, "ari": 0.8}]
+    >>> ax = plot_scores(table, ["ari"])
     """
     if not table or not scores:
         raise InputError(
@@ -71,7 +77,26 @@ def plot_scores(table: Sequence[Mapping[str, Any]], scores: Sequence[str], *, ax
 
 
 def plot_agreement(agreement: ArrayLike, names: Sequence[str], *, ax: Axes | None = None) -> Axes:
-    """Draw how far pairs of clusterings agree, e.g. their adjusted Rand indices (m, m); 1 is the same clusters."""
+    """Draw how far pairs of clusterings agree, e.g. their adjusted Rand indices (m, m); 1 is the same clusters.
+
+    Parameters
+    ----------
+    agreement : array-like of shape (m, m)
+        How far each two of them agree.
+    names : sequence of m str
+        What they are called.
+    ax : matplotlib Axes, optional
+        Plain 2-D axes to draw on. By default those of a new figure, `ax.figure`.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> from armillary.plots import plot_agreement
+    >>> ax = plot_agreement([[1.0, 0.4], [0.4, 1.0]], ["k-means", "mixture"])
+    """
     values = check_numbers(agreement, "agreement", "plot_agreement", may_be_infinite=True)
     if values.shape != (len(names), len(names)):
         raise InputError(
@@ -91,7 +116,27 @@ def plot_agreement(agreement: ArrayLike, names: Sequence[str], *, ax: Axes | Non
 
 
 def plot_comparison(table: Sequence[Mapping[str, Any]], scores: Sequence[str], agreement: ArrayLike) -> Figure:
-    """`plot_scores` and `plot_agreement` side by side, in a new figure."""
+    """`plot_scores` and `plot_agreement` side by side, in a new figure.
+
+    Parameters
+    ----------
+    table : sequence of mappings
+        As for `plot_scores`.
+    scores : sequence of str
+        As for `plot_scores`.
+    agreement : array-like of shape (m, m)
+        As for `plot_agreement`.
+
+    Returns
+    -------
+    figure : matplotlib Figure
+
+    Examples
+    --------
+    >>> from armillary.plots import plot_comparison
+    >>> table = [{"model": "k-means", "n_clusters": 5, "ari": 0.7}, {"model": "mixture", "n_clusters": 5, "ari": 0.8}]
+    >>> figure = plot_comparison(table, ["ari"], [[1.0, 0.4], [0.4, 1.0]])
+    """
     _need_matplotlib("plot_comparison")
     height = max(3.6, 1.9 + 0.5 * len(table))
     figure = _new_figure(6.4 + 1.0 * height, height)
@@ -103,7 +148,19 @@ def plot_comparison(table: Sequence[Mapping[str, Any]], scores: Sequence[str], a
 
 
 def plot_suggestion(angles: Any, sweeps: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> Figure:
-    """A table of angles (`select_max_angle`) and sweeps over numbers of clusters, each under the name of its score."""
+    """A table of angles (`select_max_angle`) and sweeps over numbers of clusters, each under the name of its score.
+
+    Parameters
+    ----------
+    angles : AngleTable or None
+        What `select_max_angle` compared.
+    sweeps : sequence of (str, table)
+        Names of scores with tables as for `plot_sweep`.
+
+    Returns
+    -------
+    figure : matplotlib Figure
+    """
     _need_matplotlib("plot_suggestion")
     figure = _new_figure(6.4 * (1 + len(sweeps)), 4.2)
     first, *others = figure.subplots(1, 1 + len(sweeps), squeeze=False)[0]

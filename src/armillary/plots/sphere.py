@@ -137,6 +137,13 @@ def plot_sphere_views(
     -------
     figure : matplotlib Figure
         It belongs to no window; `figure.savefig(path)` writes it.
+
+    Examples
+    --------
+    >>> from armillary.datasets import make_vmf_mixture
+    >>> from armillary.plots import plot_sphere_views
+    >>> X, labels, _ = make_vmf_mixture(200, 3, 4, random_state=0)
+    >>> figure = plot_sphere_views(X, labels)
     """
     who = "plot_sphere_views"
     _need_matplotlib(who)

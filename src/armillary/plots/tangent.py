@@ -132,6 +132,14 @@ def plot_condition_numbers(model: DirichletProcessMixture, *, ax: Axes | None = 
     Returns
     -------
     ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> from armillary import DirichletProcessMixture
+    >>> from armillary.datasets import make_tangent_gaussian_mixture
+    >>> from armillary.plots import plot_condition_numbers
+    >>> X, _, _ = make_tangent_gaussian_mixture(200, 3, 3, spread=0.1, min_angle=0.8, random_state=0)
+    >>> ax = plot_condition_numbers(DirichletProcessMixture(n_burn_in=2, n_draws=3, random_state=0).fit(X))
     """
     who = "plot_condition_numbers"
     ax = plain_axes(ax, who, 6.8, 4.2)

@@ -146,6 +146,14 @@ def plot_top_features(
     Returns
     -------
     ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> from armillary import TemporalVonMisesFisherMixture
+    >>> from armillary.datasets import make_drifting_mixture
+    >>> from armillary.plots import plot_top_features
+    >>> slices, _, _ = make_drifting_mixture(50, 8, 2, 4, concentration=100.0, random_state=0)
+    >>> ax = plot_top_features(TemporalVonMisesFisherMixture(2, random_state=0).fit(slices))
     """
     who = "plot_top_features"
     _need_matplotlib(who)

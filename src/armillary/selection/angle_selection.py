@@ -62,6 +62,11 @@ def suggest_max_angle(X: Any, n_clusters: int, *, ignore_fraction: float = 0.0, 
     n_threads : int or None, default=None
         Threads; None takes every core. The result does not depend on it.
 
+    Returns
+    -------
+    float
+        Radians.
+
     Examples
     --------
     >>> from armillary import DPvMFMeans, suggest_max_angle

@@ -31,6 +31,23 @@ class StoredRows:
     `shape`, `dtype` (as stored), `len`, `repr` and `describe` say what they are. `rows[:1000]` and `rows[numbers]` read
     some of them into memory. Values are looked at when a pass reads them. A context manager; files are open only while
     they are read, so that leaving it open costs nothing.
+
+    Parameters
+    ----------
+    shards : sequence of Shard
+        Files in order; `open_rows` makes them.
+    weights : array of shape (n,), optional
+        Weights of the rows.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> from armillary import open_rows
+    >>> path = tempfile.mkdtemp() + "/rows.npy"
+    >>> np.save(path, np.eye(4, dtype=np.float32))
+    >>> rows = open_rows(path)
+    >>> len(rows), rows.shape, rows[1:3].shape
+    (4, (4, 4), (2, 4))
     """
 
     def __init__(self, shards: Sequence[Shard], weights: npt.NDArray[Any] | None = None) -> None:

@@ -139,6 +139,11 @@ def open_poses(path: str | Path, timestamps: tuple[float | None, ...] | None = N
     timestamps : tuple of float, optional
         Of the frames, e.g. `Frames.timestamps`: of a list the pose nearest in time is taken for each.
 
+    Returns
+    -------
+    array of shape (T, 4, 4)
+        Camera to world.
+
     Examples
     --------
     >>> import numpy as np, tempfile

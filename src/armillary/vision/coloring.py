@@ -24,6 +24,24 @@ def color_labels(labels: Any, table: Any = None) -> Colors:
 
     `table` (n, 3), uint8, has the colour of each id, e.g. that of `DirectionColors`; by default ids take the twelve
     colours of the palette in turn.
+
+    Parameters
+    ----------
+    labels : array-like of int of shape (H, W)
+        Ids; -1 is missing.
+    table : array-like of shape (n, 3), optional
+        Colours of the ids.
+
+    Returns
+    -------
+    array of shape (H, W, 3), uint8
+        Red, green, blue.
+
+    Examples
+    --------
+    >>> from armillary.vision import color_labels
+    >>> color_labels([[0, -1]], [[200, 0, 0]]).tolist()
+    [[[200, 0, 0], [0, 0, 0]]]
     """
     image = check_label_image(labels, "color_labels")
     if table is None:
@@ -144,6 +162,22 @@ _CONES_TO_RGB = np.array(
 def overlay(colors: Any, labels: Any, table: Any = None, *, opacity: float = 0.5) -> Colors:
     """Labels (H, W) in colours over an image (H, W, 3), uint8, of the same view; missing pixels show it alone.
 
+    Parameters
+    ----------
+    colors : array-like of shape (H, W, 3), uint8
+        The image.
+    labels : array-like of int of shape (H, W)
+        Ids; -1 is missing.
+    table : array-like of shape (n, 3), optional
+        Colours of the ids.
+    opacity : float, default=0.5
+        Of the labels, from 0 to 1.
+
+    Returns
+    -------
+    array of shape (H, W, 3), uint8
+        Red, green, blue.
+
     Examples
     --------
     >>> import numpy as np
@@ -162,7 +196,24 @@ def overlay(colors: Any, labels: Any, table: Any = None, *, opacity: float = 0.5
 
 
 def color_normals(vectors: Any) -> Colors:
-    """Unit normals (H, W, 3) as colours: x, y and z from -1 to 1 as red, green and blue; missing ones (0) are black."""
+    """Unit normals (H, W, 3) as colours: x, y and z from -1 to 1 as red, green and blue; missing ones (0) are black.
+
+    Parameters
+    ----------
+    vectors : array-like of shape (H, W, 3)
+        Unit normals, as `Normals.vectors` has them.
+
+    Returns
+    -------
+    array of shape (H, W, 3), uint8
+        Red, green, blue.
+
+    Examples
+    --------
+    >>> from armillary.vision import color_normals
+    >>> color_normals([[[0.0, 0.0, 0.0]]]).tolist()
+    [[[0, 0, 0]]]
+    """
     normals = np.asarray(vectors)
     if normals.ndim != 3 or normals.shape[2] != 3 or normals.dtype.kind != "f":
         raise InputError(
@@ -179,6 +230,22 @@ def color_depth(depth: Any) -> Colors:
     """Depth (H, W) as greys, near is light; missing pixels (0, NaN, inf, negative) are black.
 
     The scale is that of the image: its nearest and farthest fiftieth have one grey each.
+
+    Parameters
+    ----------
+    depth : array-like of shape (H, W)
+        In any unit.
+
+    Returns
+    -------
+    array of shape (H, W, 3), uint8
+        Red, green, blue.
+
+    Examples
+    --------
+    >>> from armillary.vision import color_depth
+    >>> color_depth([[1.0, 2.0], [0.0, 3.0]]).shape
+    (2, 2, 3)
     """
     image = np.asarray(depth)
     if image.ndim != 2 or image.dtype.kind not in "uif":

@@ -35,6 +35,32 @@ def colored_points(
 
     `table` has the colours of ids as in `color_labels`; `pose` (4, 4) takes points to the world; `step` takes every
     so many pixels in both axes.
+
+    Parameters
+    ----------
+    frame : SegmentedFrame
+        Of depth.
+    camera : Camera
+        Of the frame.
+    table : array-like of shape (n, 3), optional
+        Colours of the ids.
+    pose : array-like of shape (4, 4), optional
+        Camera to world.
+    step : int, default=1
+        Take every so many pixels.
+
+    Returns
+    -------
+    structured array
+        One record for each labelled point.
+
+    Examples
+    --------
+    >>> from armillary.vision import DirectionSegmenter, colored_points, make_room_walk
+    >>> walk = make_room_walk(3, width=64, height=48, random_state=0)
+    >>> found = DirectionSegmenter(camera=walk.camera).step(walk.depths[0])
+    >>> colored_points(found, walk.camera).dtype.names[:3]
+    ('x', 'y', 'z')
     """
     who = "colored_points"
     check_camera(camera, who)
@@ -60,6 +86,13 @@ def colored_points(
 def write_ply(path: str | os.PathLike[str], points: npt.NDArray[Any]) -> None:
     """Write records of `colored_points`, several of them concatenated perhaps, as a binary PLY file.
 
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file.
+    points : structured array
+        As `colored_points` gives them.
+
     Examples
     --------
     >>> import tempfile
@@ -80,7 +113,23 @@ def write_ply(path: str | os.PathLike[str], points: npt.NDArray[Any]) -> None:
 
 
 def to_open3d(points: npt.NDArray[Any]) -> Any:
-    """Records of `colored_points` as an `open3d.geometry.PointCloud`."""
+    """Records of `colored_points` as an `open3d.geometry.PointCloud`.
+
+    Parameters
+    ----------
+    points : structured array
+        As `colored_points` gives them.
+
+    Returns
+    -------
+    open3d.geometry.PointCloud
+        With colours and normals.
+
+    Examples
+    --------
+    >>> from armillary.vision import colored_points, to_open3d
+    >>> cloud = to_open3d(colored_points(frame, camera))  # doctest: +SKIP
+    """
     try:
         import open3d
     except ImportError as error:

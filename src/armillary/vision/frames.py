@@ -111,6 +111,16 @@ def open_frames(*paths: PathLike, key: str | None = None) -> Frames:
     ------
     InputError
         A sentence that names the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from armillary.vision import open_frames
+    >>> path = tempfile.mkdtemp() + "/frames.npy"
+    >>> np.save(path, np.ones((5, 4, 6), np.uint16))
+    >>> len(open_frames(path)), open_frames(path)[0].shape
+    (5, (4, 6))
     """
     if not paths:
         raise InputError(f"open_frames needs at least one path; got none. {_GIVE}")

@@ -44,6 +44,25 @@ def read_depth_image(path: PathLike) -> npt.NDArray[Any]:
     """Depth (H, W) of an image file with one channel: 8 or 16 bits as uint16, 32 as they are, floats as float32.
 
     What the numbers mean is the camera's affair (`Camera.depth_scale`); floats are metres.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file.
+
+    Returns
+    -------
+    array of shape (H, W)
+        As the file has it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from armillary.vision import read_depth_image, write_id_image
+    >>> path = tempfile.mkdtemp() + "/depth.png"
+    >>> write_id_image(path, [[999, 1999]])  # 16 bits: a number and one more
+    >>> read_depth_image(path).tolist()
+    [[1000, 2000]]
     """
     pixels = _pixels(path, "read_depth_image")
     if pixels.dtype == np.uint8:
@@ -52,7 +71,27 @@ def read_depth_image(path: PathLike) -> npt.NDArray[Any]:
 
 
 def read_id_image(path: PathLike) -> LabelImage:
-    """The labels (H, W), int32, that `write_id_image` wrote; -1 for missing."""
+    """The labels (H, W), int32, that `write_id_image` wrote; -1 for missing.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file.
+
+    Returns
+    -------
+    array of shape (H, W), int32
+        Ids.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from armillary.vision import read_id_image, write_id_image
+    >>> path = tempfile.mkdtemp() + "/ids.png"
+    >>> write_id_image(path, [[0, 7, -1]])
+    >>> read_id_image(path).tolist()
+    [[0, 7, -1]]
+    """
     who = "read_id_image"
     pixels = _pixels(path, who)
     if pixels.dtype.kind not in "ui":
@@ -117,6 +156,21 @@ def write_label_image(path: PathLike, labels: Any, table: Any = None) -> None:
     """Write labels (H, W) as a PNG in colours: an id has its colour in every frame, missing pixels (-1) are black.
 
     `table` (n, 3), uint8, has the colour of each id, as in `color_labels`.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file.
+    labels : array-like of int of shape (H, W)
+        Ids; -1 is missing.
+    table : array-like of shape (n, 3), optional
+        Colours of the ids.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from armillary.vision import write_label_image
+    >>> write_label_image(tempfile.mkdtemp() + "/labels.png", [[0, 1], [1, -1]])
     """
     image = check_label_image(labels, "write_label_image")
     if table is not None:
@@ -128,7 +182,21 @@ def write_label_image(path: PathLike, labels: Any, table: Any = None) -> None:
 
 
 def write_id_image(path: PathLike, labels: Any) -> None:
-    """Write labels (H, W) as a PNG of 16 bits for other programs: id + 1, and 0 for missing pixels."""
+    """Write labels (H, W) as a PNG of 16 bits for other programs: id + 1, and 0 for missing pixels.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file.
+    labels : array-like of int of shape (H, W)
+        Ids; -1 is missing.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from armillary.vision import write_id_image
+    >>> write_id_image(tempfile.mkdtemp() + "/ids.png", [[0, 7, -1]])
+    """
     who = "write_id_image"
     image = check_label_image(labels, who)
     if image.size and image.max() >= MOST_IDS:
@@ -164,7 +232,21 @@ def legend_image(ids: Any, table: Any, words: Any) -> Colors:
 
 
 def write_image(path: PathLike, colors: Colors) -> None:
-    """Write red, green and blue (H, W, 3), uint8, as a PNG."""
+    """Write red, green and blue (H, W, 3), uint8, as a PNG.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file.
+    colors : array of shape (H, W, 3), uint8
+        The image.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from armillary.vision import color_labels, write_image
+    >>> write_image(tempfile.mkdtemp() + "/labels.png", color_labels([[0, 1], [1, -1]]))
+    """
     _write_png(path, _pillow("write_image").fromarray(colors))
 
 

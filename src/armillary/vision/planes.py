@@ -68,6 +68,13 @@ def find_planes(
     gap : float, default=0.05
         Metres between the offsets of two planes with one direction; where noise is greater, three times that.
 
+    Returns
+    -------
+    planes : list of Plane
+        The largest first.
+    numbers : array of shape (H, W), int32
+        The plane of each pixel, or -1.
+
     Examples
     --------
     >>> from armillary.vision import DirectionSegmenter, find_planes, make_room_walk
@@ -198,6 +205,20 @@ def gravity_direction(directions: Any, weights: Any = None, *, guess: Any = (0.0
 
     By default the guess is y, down in an image of a camera that is held upright.
 
+    Parameters
+    ----------
+    directions : array-like of shape (K, 3)
+        Normals of planes.
+    weights : array-like of shape (K,), optional
+        How much each counts.
+    guess : array-like of shape (3,), default=(0, 1, 0)
+        Roughly down.
+
+    Returns
+    -------
+    array of shape (3,)
+        A unit vector.
+
     Examples
     --------
     >>> from armillary.vision import gravity_direction
@@ -228,6 +249,11 @@ def atlanta_frames(
         Against gravity; by default `-gravity_direction(directions, weights)`.
     tolerance : float, default=10 degrees
         In radians, between a wall and the axis of its frame, and of a wall from the horizontal.
+
+    Returns
+    -------
+    Atlanta
+        `up`, `frames` and `weights`.
 
     Examples
     --------

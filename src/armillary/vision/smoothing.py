@@ -69,6 +69,13 @@ def smooth_depth(
     -------
     array of shape (H, W)
         Metres, float32 (float64 for float64 depth); 0 where nothing was measured.
+
+    Examples
+    --------
+    >>> from armillary.vision import make_room_walk, smooth_depth
+    >>> walk = make_room_walk(3, width=64, height=48, random_state=0)
+    >>> smooth_depth(walk.depths[0], walk.camera).shape
+    (48, 64)
     """
     who = "smooth_depth"
     if radius is not None:
@@ -119,6 +126,14 @@ def smooth_normals(
     -------
     float32 array of shape (H, W, 3)
         Unit at valid pixels, zeros elsewhere.
+
+    Examples
+    --------
+    >>> from armillary.vision import estimate_normals, make_room_walk, smooth_normals
+    >>> walk = make_room_walk(3, width=64, height=48, random_state=0)
+    >>> normals = estimate_normals(walk.depths[0], walk.camera)
+    >>> smooth_normals(normals.vectors, normals.is_valid).shape
+    (48, 64, 3)
     """
     who = "smooth_normals"
     check_choice(method, "method", who, _METHODS)

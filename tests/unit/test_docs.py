@@ -1,0 +1,171 @@
+"""The site is true: public names have pages, links lead somewhere, code runs, common tasks are three clicks away."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import armillary
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def building(name):
+    spec = importlib.util.spec_from_file_location(f"site_{name}", DOCS / "building" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+code_blocks, page_links = building("code_blocks"), building("page_links")
+result_tables, root_pages = building("result_tables"), building("root_pages")
+
+
+def listed():
+    """Names of the reference, by the module that they are listed under."""
+    found: dict[str, set[str]] = {}
+    for page in sorted((DOCS / "api").glob("*.rst")):
+        module, is_listing = "", False
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if line.startswith(".. currentmodule:: "):
+                module = line.split(":: ")[1]
+            elif line.startswith(".. py:data:: "):
+                found.setdefault(module, set()).add(line.split(":: ")[1])
+            is_listing = line.startswith(".. autosummary::") or (is_listing and (not line or line.startswith(" ")))
+            name = line.strip()
+            if is_listing and re.fullmatch(r"[A-Za-z_]\w*", name):
+                found.setdefault(module, set()).add(name)
+    return found
+
+
+# Rooms whose names are public, and two whose modules have no __all__: what they define.
+ROOMS = [
+    "armillary",
+    *(f"armillary.{room}" for room in armillary._ROOMS if room not in ("distributions", "geometry")),
+    *(f"armillary.{room}" for room in ("files", "naming", "persistence", "report", "sources", "texts")),
+    "armillary.client",
+    "armillary.distributions.vmf",
+    "armillary.exceptions",
+    "armillary.geometry.means",
+    "armillary.geometry.rotation",
+    "armillary.geometry.sphere",
+]
+
+
+def public_names(room):
+    module = importlib.import_module(room)
+    if hasattr(module, "__all__"):
+        return set(module.__all__)
+    defined = (name for name, one in vars(module).items() if getattr(one, "__module__", None) == room)
+    return {name for name in defined if not name.startswith("_") and callable(getattr(module, name))}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_public_name_has_a_page(room):
+    assert listed().get(room, set()) == public_names(room)
+
+
+def test_names_of_the_reference_exist_and_say_what_they_are():
+    for room, names in listed().items():
+        for name in names - {"__version__", "LINK_PRESETS"}:
+            assert inspect.getdoc(getattr(importlib.import_module(room), name)), f"{room}.{name}"
+
+
+@pytest.mark.parametrize("name", ["distributions.vmf", "distributions.bessel", "geometry.sphere", "geometry.means"])
+def test_examples_of_docstrings_run(name):
+    result = doctest.testmod(importlib.import_module(f"armillary.{name}"))
+    assert result.attempted
+    assert not result.failed
+
+
+def test_internal_links_and_anchors_resolve():
+    assert page_links.broken() == []
+
+
+def test_a_broken_link_would_be_found(tmp_path, monkeypatch):
+    page = tmp_path / "index.md"
+    page.write_text("# A page\n\n[a](other.md) [b](#a-page) [c](#not-there) [d](https://example.org)\n")
+    monkeypatch.setattr(page_links, "DOCS", tmp_path)
+    assert page_links.broken() == ["index: other.md: no such page", "index: #not-there: no such heading"]
+
+
+def test_every_page_is_within_reach():
+    away = page_links.clicks()
+    assert set(page_links.pages()) == set(away)
+    assert max(away.values()) <= 3
+
+
+def test_common_tasks_are_reached_in_three_clicks_along_their_paths():
+    known = page_links.pages()
+    lines = (DOCS / "tasks.md").read_text(encoding="utf-8").splitlines()
+    tasks = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ") and "`index`" in line]
+    assert len(tasks) >= 10
+    for task, path, goal in tasks:
+        steps = re.findall(r"`([^`]+)`", path)
+        assert steps[0] == "index"
+        assert len(steps) - 1 <= 3, task
+        for here, there in pairwise(steps):
+            assert there in page_links.neighbours(here, known), f"{task}: {here} has no link to {there}"
+        (target,) = re.findall(r"\]\(([^)]+)\)", goal)
+        assert page_links.resolve("tasks", target)[0] == steps[-1], task
+
+
+QUICK = [page for page in code_blocks.pages() if not code_blocks.is_slow(page) and list(code_blocks.blocks(page))]
+
+
+@pytest.mark.parametrize("page", QUICK, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_code_of_quick_pages_prints_what_they_say(page, monkeypatch):
+    """The others, and blocks that are marked as slow, are run by `make docs`."""
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    assert code_blocks.differences(page, has_slow=False) == []
+
+
+def test_a_wrong_output_would_be_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint(1)\n```\n\n```text\n2\n```\n\n<!-- not run: why -->\n```python\n1 / 0\n```\n")
+    assert len(code_blocks.differences(page)) == 1
+    code_blocks.fill(page)
+    assert code_blocks.differences(page) == []
+    assert "```text\n1\n```" in page.read_text()
+
+
+def test_examples_of_the_gallery_ask_one_question_each():
+    examples = sorted((ROOT / "examples" / "gallery").glob("plot_*.py"))
+    assert len(examples) >= 20
+    titles = [ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0] for path in examples]
+    assert all(title.endswith("?") for title in titles)
+    assert len(set(titles)) == len(titles)
+
+
+def test_pictures_of_pages_are_made_by_a_script():
+    script = (DOCS / "building" / "pictures.py").read_text(encoding="utf-8")
+    for picture in (DOCS / "model_pictures").iterdir():
+        assert f"def {picture.stem}()" in script
+
+
+def test_tables_of_benchmarks_come_from_every_stored_result(tmp_path):
+    pytest.importorskip("benchmarks.defaults")
+    result_tables.write(tmp_path)
+    included = set(re.findall(r"_generated/(results_\w+\.md)", (DOCS / "benchmarks.md").read_text(encoding="utf-8")))
+    assert included == {path.name for path in tmp_path.iterdir()}
+    sources = (tmp_path / "results_sources.md").read_text(encoding="utf-8")
+    for path in result_tables.RESULTS.glob("*.json"):
+        assert f"`{path.name}`" in sources
+
+
+def test_links_of_root_files_are_turned(tmp_path):
+    text = "[a](DESIGN.md#doors) [b](docs/service.md) [c](Makefile) [d](https://example.org)"
+    assert root_pages.turned(text) == "[a](house.md#doors) [b](../service.md) c [d](https://example.org)"
+    root_pages.write(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == set(root_pages.PAGES)
