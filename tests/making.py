@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import textwrap
 
 import numpy as np
 
@@ -12,6 +13,11 @@ def units(rng, *shape):
     """Unit vectors, uniform on the sphere."""
     vectors = rng.standard_normal(shape)
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def docstring(kind):
+    """As it stands in the source: Python 3.13 takes the indentation away."""
+    return textwrap.indent(inspect.getdoc(kind), "    ")
 
 
 def each(names, values):

@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 import pytest
 from sklearn.base import clone
+from tests.making import docstring
 
 import armillary
 from armillary import DPvMFMeans, SphericalKMeans
@@ -25,8 +26,8 @@ def test_every_estimator_has_it(estimator):
     parameter = inspect.signature(estimator).parameters["device"]
     assert parameter.default is None
     assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    assert "    device : {" in estimator.__doc__ or "n_threads, device, verbose" in estimator.__doc__
-    assert "device_ : str" in estimator.__doc__
+    assert "    device : {" in docstring(estimator) or "n_threads, device, verbose" in docstring(estimator)
+    assert "device_ : str" in docstring(estimator)
     assert clone(estimator(device="auto")).device == "auto"
 
 

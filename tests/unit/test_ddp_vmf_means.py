@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from tests.making import docstring
 
 from armillary import DDPvMFMeans, DPvMFMeans
 from armillary.distributions import geodesic_walk
@@ -995,7 +996,7 @@ def test_parameters_are_stored_untouched_and_cloned():
 
 def test_every_attribute_has_a_line_in_the_docstring_and_every_line_an_attribute():
     model = DDPvMFMeans().fit(pd.DataFrame(frame(0), columns=list("xyz")))
-    section = DDPvMFMeans.__doc__.split("Attributes\n    ----------\n")[1].split("\n\n")[0]
+    section = docstring(DDPvMFMeans).split("Attributes\n    ----------\n")[1].split("\n\n")[0]
     names = [
         name.strip()
         for line in section.splitlines()
@@ -1003,7 +1004,7 @@ def test_every_attribute_has_a_line_in_the_docstring_and_every_line_an_attribute
         for name in line.split(" : ")[0].split(",")
     ]
     assert set(names) == {*published(model), "device_"}
-    parameters = DDPvMFMeans.__doc__.split("Parameters\n    ----------\n")[1].split("\n\n")[0]
+    parameters = docstring(DDPvMFMeans).split("Parameters\n    ----------\n")[1].split("\n\n")[0]
     documented = [line.split(" : ")[0].strip() for line in parameters.splitlines() if " : " in line]
     assert sorted(documented) == sorted(DDPvMFMeans().get_params())
 

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from tests.making import each, units
+from tests.making import docstring, each, units
 
 from armillary import DPvMFMeans
 from armillary.draws import Stream
@@ -431,7 +431,7 @@ def test_fitted_attributes(is_sparse, dtype):
 def test_every_attribute_has_a_line_in_the_docstring_and_every_line_an_attribute():
     table = pd.DataFrame(ROWS, columns=list("xyz"))
     model = DPvMFMeans().fit(table).partial_fit(table)
-    section = DPvMFMeans.__doc__.split("Attributes\n    ----------\n")[1].split("\n\n")[0]
+    section = docstring(DPvMFMeans).split("Attributes\n    ----------\n")[1].split("\n\n")[0]
     names = [
         name.strip()
         for line in section.splitlines()
@@ -439,7 +439,7 @@ def test_every_attribute_has_a_line_in_the_docstring_and_every_line_an_attribute
         for name in line.split(" : ")[0].split(",")
     ]
     assert set(names) == {*published(model), "device_"}
-    parameters = DPvMFMeans.__doc__.split("Parameters\n    ----------\n")[1].split("\n\n")[0]
+    parameters = docstring(DPvMFMeans).split("Parameters\n    ----------\n")[1].split("\n\n")[0]
     documented = [line.split(" : ")[0].strip() for line in parameters.splitlines() if " : " in line]
     assert sorted(documented) == sorted(DPvMFMeans().get_params())
 

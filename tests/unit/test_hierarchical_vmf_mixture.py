@@ -15,6 +15,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from tests.making import docstring
 
 from armillary import HierarchicalVonMisesFisherMixture, load, save
 from armillary.datasets import make_vmf_tree
@@ -217,7 +218,7 @@ def test_what_a_fit_leaves_behind(fitted):
 
 
 def test_every_documented_attribute_is_there_and_saved_ones_are_the_schema(fitted):
-    text = HierarchicalVonMisesFisherMixture.__doc__.split("Attributes\n")[1].split("Notes\n")[0]
+    text = docstring(HierarchicalVonMisesFisherMixture).split("Attributes\n")[1].split("Notes\n")[0]
     heads = re.findall(r"^    (\w+_(?:, \w+_)*) :", text, flags=re.MULTILINE)
     documented = {name for head in heads for name in head.split(", ")} - {"feature_names_in_"}
     assert documented

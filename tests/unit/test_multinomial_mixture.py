@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from scipy import special
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from tests.making import docstring
 
 from armillary import MultinomialMixture
 from armillary.draws import Stream
@@ -393,7 +394,7 @@ def test_fitted_attributes(is_sparse):
 
 
 def test_every_attribute_is_in_the_docstring_and_the_example_runs():
-    section = MultinomialMixture.__doc__.split("Attributes\n    ----------\n")[1].split("\n\n")[0]
+    section = docstring(MultinomialMixture).split("Attributes\n    ----------\n")[1].split("\n\n")[0]
     names = {name.strip() for line in section.splitlines() if " : " in line for name in line.split(" : ")[0].split(",")}
     assert names == {name for name in vars(fit(COUNTS, 3)) if name.endswith("_")} | {"device_"}
     (example,) = doctest.DocTestFinder(recurse=False).find(MultinomialMixture, "MultinomialMixture", globs={})

@@ -16,7 +16,7 @@ from scipy import special
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.mixture import GaussianMixture
-from tests.making import units
+from tests.making import docstring, units
 
 from armillary import SoftKMeans
 from armillary.exceptions import ArmillaryError, InputError, ParameterError
@@ -239,7 +239,7 @@ def test_fitted_attributes(is_sparse):
 
 def test_every_attribute_is_in_the_docstring_and_the_example_runs():
     model = SoftKMeans(3, random_state=0).fit(ROWS)
-    section = SoftKMeans.__doc__.split("Attributes\n    ----------\n")[1].split("\n\n")[0]
+    section = docstring(SoftKMeans).split("Attributes\n    ----------\n")[1].split("\n\n")[0]
     names = {name.strip() for line in section.splitlines() if " : " in line for name in line.split(" : ")[0].split(",")}
     assert names == {name for name in vars(model) if name.endswith("_")} | {"device_"}
     (example,) = doctest.DocTestFinder(recurse=False).find(SoftKMeans, "SoftKMeans", globs={})

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from scipy import stats
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from tests.making import units
+from tests.making import docstring, units
 
 from armillary import SphericalKMeans
 from armillary.engines import cpu as engine
@@ -207,7 +207,7 @@ def test_fitted_attributes(algorithm, is_sparse, dtype):
 def test_every_attribute_has_a_line_in_the_docstring_and_every_line_an_attribute():
     model = SphericalKMeans(4, random_state=0)
     model.fit(pd.DataFrame(ROWS, columns=list("xyz"))).partial_fit(pd.DataFrame(ROWS, columns=list("xyz")))
-    section = SphericalKMeans.__doc__.split("Attributes\n    ----------\n")[1].split("\n\n")[0]
+    section = docstring(SphericalKMeans).split("Attributes\n    ----------\n")[1].split("\n\n")[0]
     names = [
         name.strip()
         for line in section.splitlines()
@@ -216,7 +216,7 @@ def test_every_attribute_has_a_line_in_the_docstring_and_every_line_an_attribute
     ]
     published = {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
     assert set(names) == published | {"device_"}
-    parameters = SphericalKMeans.__doc__.split("Parameters\n    ----------\n")[1].split("\n\n")[0]
+    parameters = docstring(SphericalKMeans).split("Parameters\n    ----------\n")[1].split("\n\n")[0]
     documented = [line.split(" : ")[0].strip() for line in parameters.splitlines() if " : " in line]
     assert sorted(documented) == sorted(SphericalKMeans().get_params())
 

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from scipy import special, stats
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from tests.making import each, units
+from tests.making import docstring, each, units
 
 from armillary import VonMisesFisherMixture
 from armillary.datasets import make_vmf_mixture
@@ -243,14 +243,14 @@ def test_fitted_attributes(is_sparse, dtype, concentration):
 
 def test_every_attribute_has_a_line_in_the_docstring_and_every_line_an_attribute():
     model = VonMisesFisherMixture(4, random_state=0).fit(pd.DataFrame(ROWS, columns=list("xyz")))
-    section = VonMisesFisherMixture.__doc__.split("Attributes\n    ----------\n")[1].split("\n\n")[0]
+    section = docstring(VonMisesFisherMixture).split("Attributes\n    ----------\n")[1].split("\n\n")[0]
     names = {
         line.split(" : ")[0].strip()
         for line in section.splitlines()
         if line.startswith("    ") and not line.startswith("     ") and " : " in line
     }
     assert names == {name for name in vars(model) if name.endswith("_") and not name.startswith("_")} | {"device_"}
-    parameters = VonMisesFisherMixture.__doc__.split("Parameters\n    ----------\n")[1].split("\n\n")[0]
+    parameters = docstring(VonMisesFisherMixture).split("Parameters\n    ----------\n")[1].split("\n\n")[0]
     documented = [line.split(" : ")[0].strip() for line in parameters.splitlines() if " : " in line]
     assert sorted(documented) == sorted(VonMisesFisherMixture().get_params())
 

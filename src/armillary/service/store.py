@@ -93,11 +93,13 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._writing = _connected(path)
-        self._writing.execute("PRAGMA journal_mode = WAL")
-        _migrate(self._writing, path)
-        self._reading = _connected(path)
-        self._reading.execute("PRAGMA query_only = ON")
+        with contextlib.ExitStack() as unless_all_is_well:
+            self._writing = unless_all_is_well.enter_context(contextlib.closing(_connected(path)))
+            self._writing.execute("PRAGMA journal_mode = WAL")
+            _migrate(self._writing, path)
+            self._reading = unless_all_is_well.enter_context(contextlib.closing(_connected(path)))
+            self._reading.execute("PRAGMA query_only = ON")
+            unless_all_is_well.pop_all()
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -311,10 +313,14 @@ def _snapshot(seq: int, file: str, digest: str, state: str) -> Snapshot:
 
 def _connected(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA secure_delete = ON")
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA cell_size_check = ON")
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
