@@ -569,3 +569,22 @@ def test_sentences_about_places_for_labels(tmp_path):
     fixed = np.empty(50, np.int32)
     fixed.flags.writeable = False
     assert "read-only" in sentence(model.predict, X, out=fixed)
+
+
+def test_headers_of_shards_are_parsed_one_at_a_time(tmp_path, monkeypatch):
+    """Two at once made Python 3.11.7 raise SystemError."""
+    for number in range(8):
+        np.save(tmp_path / f"{number}.npy", np.eye(3))
+    read, under_way, most = np.lib.format.read_array_header_1_0, [], []
+
+    def slow(stream):
+        under_way.append(stream)
+        most.append(len(under_way))
+        time.sleep(0.01)
+        under_way.pop()
+        return read(stream)
+
+    monkeypatch.setattr(np.lib.format, "read_array_header_1_0", slow)
+    open_rows(tmp_path).close()
+    assert len(most) == 8
+    assert max(most) == 1

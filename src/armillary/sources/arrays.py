@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import threading
 import zipfile
 from typing import Any, BinaryIO
 
@@ -17,6 +18,9 @@ from armillary.sparse_structure import checked_csr
 
 _SPARSE_MEMBERS = {"data", "indices", "indptr", "shape", "format"}
 _LOCAL_HEADER = 30  # bytes of what stands before the name of a member of a zip file
+# Shards are looked at side by side, and NumPy parses their headers as Python: early releases of Python 3.11 count the
+# depth of what they parse in one place for all threads, and raise SystemError where two do so at once.
+_parsing = threading.Lock()
 _MAGIC_BYTES = 12  # of an npy array: its mark, its version and the length of its header
 
 
@@ -93,7 +97,8 @@ def _place(stream: BinaryIO, path: str, start: int, size: int) -> Place:
     text = io.BytesIO(first + stream.read(max(0, end + n_header - len(first))))
     np.lib.format.read_magic(text)
     read = np.lib.format.read_array_header_1_0 if is_short else np.lib.format.read_array_header_2_0
-    shape, is_fortran, dtype = read(text)
+    with _parsing:
+        shape, is_fortran, dtype = read(text)
     if dtype.hasobject:
         raise InputError(
             f"'{path}' must hold real numbers; it has Python objects, and such files can run code. "
