@@ -39,7 +39,8 @@ extensions = [
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "_generated", "building", "gallery/*.ipynb", "gallery/*.py", "gallery/*.zip"]
 templates_path = ["_templates"]
-suppress_warnings = ["config.cache"]  # the gallery's settings hold a function
+# ref.python: attributes of one name in two classes, where numpydoc looks for the name alone
+suppress_warnings = ["ref.python", "config.cache"]  # the gallery's settings hold a function
 
 # Pages are read on the site and in the repository: anchors are those of GitHub.
 myst_enable_extensions = ["colon_fence", "deflist", "attrs_block"]
