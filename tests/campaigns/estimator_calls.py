@@ -610,6 +610,9 @@ _ARGUMENTS: dict[str, Callable[[Session, Random, int], Any]] = {
     "step": lambda s, random, n: one_of(random, (None, 0, 1, -1, 100)),
     "sample_weight": lambda s, random, n: one_of(random, (1.0, 2.0, 0.0, 0.5)),
     "feature_names": _names,
+    "texts": lambda s, random, n: one_of(
+        random, (None, ["a word"] * n, [f"word {i % 3}" for i in range(n)], [""] * n, [])
+    ),
     "names": _names,
     "directions": lambda s, random, n: bool(random.integers(2)),
     "beside_parent": lambda s, random, n: bool(random.integers(2)),

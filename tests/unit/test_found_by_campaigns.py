@@ -156,3 +156,23 @@ def test_offsets_of_an_arrow_file_are_not_believed(tmp_path):
         writer.write_batch(pa.RecordBatch.from_arrays([lists], ["v"]))
     with pytest.raises(InputError):
         read_vectors(path)
+
+
+def test_a_balance_beyond_every_integer_bounds_nothing():
+    rows = np.eye(4)
+    free = armillary.SphericalKMeans(2, init=rows[:2]).fit(rows)
+    held = armillary.SphericalKMeans(2, init=rows[:2], balance=2.0**70).fit(rows)
+    assert held.labels_.tolist() == free.labels_.tolist()
+
+
+def test_words_are_weighed_in_rows_of_any_kind():
+    rows = np.abs(np.random.default_rng(0).normal(size=(40, 8)))
+    wanted = armillary.AutoClusterer(tfidf="on", random_state=0).fit(rows).labels_
+    assert armillary.AutoClusterer(tfidf="on", random_state=0).fit(tuple(rows)).labels_.tolist() == wanted.tolist()
+
+
+def test_a_set_is_no_list_of_subclusters():
+    stream = armillary.Links(0.75, 0.95, 0.9)
+    stream.partial_fit([[1.0, 0.0], [0.85, 0.53]])
+    with pytest.raises(InputError, match="`subclusters` of Links must hold numbers that were given"):
+        stream.restore(0, {0, 1}, 0)

@@ -37,7 +37,7 @@ _WIDEST = 20.0
 
 def capacity(balance: float, n_rows: int, n_clusters: int) -> int:
     """The most rows of a cluster: `balance` times the mean, rounded down, but no fewer than hold all rows."""
-    return max(math.floor(balance * n_rows / n_clusters), -(-n_rows // n_clusters))
+    return min(n_rows, max(math.floor(balance * n_rows / n_clusters), -(-n_rows // n_clusters)))
 
 
 class Prices:

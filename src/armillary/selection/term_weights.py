@@ -30,12 +30,12 @@ def are_counts(X: Any) -> bool:
 
 def inverse_frequencies(X: Any) -> Float64Array:
     """idf of each column (D,)."""
-    n_rows, n_features = X.shape
     if _is_sparse(X):
         rows: Any = X.tocsr()
-        frequencies = np.bincount(rows.indices[rows.data != 0], minlength=n_features)
+        n_rows, frequencies = X.shape[0], np.bincount(rows.indices[rows.data != 0], minlength=X.shape[1])
     else:
-        frequencies = np.count_nonzero(np.nan_to_num(np.asarray(X, dtype=np.float64)), axis=0)
+        dense = np.nan_to_num(np.asarray(X, dtype=np.float64))
+        n_rows, frequencies = len(dense), np.count_nonzero(dense, axis=0)
     return np.asarray(1.0 + np.log((1.0 + n_rows) / (1.0 + frequencies)))
 
 

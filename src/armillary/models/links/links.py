@@ -806,9 +806,10 @@ class Links(Clusterer):
         """
         who = f"{self._who}.restore"
         number = self._alive(cluster, "cluster", who)
+        before = self._integers(subclusters, "subclusters", "numbers", self._next_subcluster)
         with self._turns.lock:
             saved = self._graph_at_work(self._rule()).saved()
-            is_own = np.isin(saved.numbers, np.asarray(subclusters, np.int64)) & (saved.ids == number)
+            is_own = np.isin(saved.numbers, before) & (saved.ids == number)
             is_other = (saved.ids == number) & ~is_own & (saved.numbers < self._next_subcluster)
             is_part = _edits.nearer_side(saved, number, is_other, is_own)
             numbers = saved.numbers[is_part].copy()
