@@ -120,7 +120,7 @@ def _labels_of(name: str) -> Rule:
     """Places in an array of clusters, and -1 in models that flag rows without a direction."""
     return Rule(
         f"whole numbers from 0 to below the length of `{name}`",
-        lambda value, facts: _lies_between(value, -(facts.get("missing") == "flag"), _count(facts, name) - 1),
+        lambda value, facts: _lies_between(value, -1 if facts.get("missing") == "flag" else 0, _count(facts, name) - 1),
     )
 
 
