@@ -370,7 +370,7 @@ class Session:
             self._finite(name, answer)
         n = None if rows is None else rows.n_rows
         if name in ("predict", "fit_predict", "partial_fit_predict"):
-            self._judge_labels(name, answer, n, is_of_nodes=arguments.get("level") is not None)
+            self._judge_labels(name, answer, n, arguments)
         elif name == "predict_proba":
             _need(np.ndim(answer) == 2 and (n is None or len(answer) == n), f"{self._said(name)}: shape {answer.shape}")
             shares = self._present(answer)
@@ -387,12 +387,14 @@ class Session:
         elif name in ("fit", "partial_fit", "resume"):
             _need(answer is self.model, f"{self._said(name)} must return the model")
 
-    def _judge_labels(self, name: str, labels: Any, n: int | None, *, is_of_nodes: bool = False) -> None:
+    def _judge_labels(self, name: str, labels: Any, n: int | None, arguments: dict[str, Any]) -> None:
         _need(labels.dtype.kind == "i" and labels.ndim == 1, f"{self._said(name)}: {labels.dtype}, {labels.shape}")
         _need(n is None or len(labels) == n, f"{self._said(name)}: {len(labels)} labels for {n} rows")
-        if self.cls.__name__ not in ("Links", "DDPvMFMeans") and not is_of_nodes:
+        if self.cls.__name__ not in ("Links", "DDPvMFMeans") and arguments.get("level") is None:
             most = self._n_components()
-            may_miss = self.cls.__name__ == "DPvMFMeans" or getattr(self.model, "missing", None) == "flag"
+            may_miss = getattr(self.model, "missing", None) == "flag"
+            may_miss |= getattr(self.model, "outliers", None) is not None
+            may_miss |= self.cls.__name__ != "SphericalKMeans" and bool(arguments.get("reject", False))
             low = -1 if may_miss else 0
             _need(
                 n == 0 or (labels.min() >= low and labels.max() < most), f"{self._said(name)}: beyond {most}: {labels}"
@@ -421,7 +423,7 @@ class Session:
         if rows is None or rows.dense is None:
             return
         if name in ("fit", "fit_predict", "fit_transform"):
-            self._judge_labels(name, self.model.labels_, rows.n_rows)
+            self._judge_labels(name, self.model.labels_, rows.n_rows, arguments)
             extra = {key: arguments[key] for key in ("times",) if key in arguments}
             if arguments.get("slices") is not None and extra.get("times") is None and not is_batches(rows.value):
                 extra["times"] = 0  # where fit puts rows without times; predict takes the last slice

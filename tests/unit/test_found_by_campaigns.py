@@ -13,6 +13,7 @@ import armillary
 from armillary import DDPvMFMeans, DirichletProcessMixture, Links, TemporalVonMisesFisherMixture, VonMisesFisherMixture
 from armillary.datasets import make_sparse_topics, make_tangent_gaussian_mixture
 from armillary.distributions import vmf
+from armillary.distributions.dirichlet import log_gamma
 from armillary.exceptions import ArmillaryError, InputError, InputTypeError, ParameterError
 from armillary.files import read_vectors, restored
 from armillary.metrics import variation_of_information
@@ -176,3 +177,32 @@ def test_a_set_is_no_list_of_subclusters():
     stream.partial_fit([[1.0, 0.0], [0.85, 0.53]])
     with pytest.raises(InputError, match="`subclusters` of Links must hold numbers that were given"):
         stream.restore(0, {0, 1}, 0)
+
+
+def test_a_step_without_rows_answers_with_no_rows():
+    model = DDPvMFMeans().fit(np.eye(3))
+    assert model.transform(np.empty((0, 3))).shape == (0, 3)
+    assert model.fit_transform(np.empty((0, 3))).shape == (0, 0)
+
+
+@pytest.mark.parametrize("model", [DDPvMFMeans(), Links(), armillary.SphericalKMeans(2, random_state=0)])
+def test_a_fit_whose_answer_fails_leaves_the_model_as_it_was(model, monkeypatch, tmp_path):
+    armillary.save(model.fit(ROWS), tmp_path / "before")
+
+    def fails(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(type(model), "transform", fails)
+    with pytest.raises(MemoryError):
+        model.fit_transform(ROWS[:3])
+    armillary.save(model, tmp_path / "after")
+    assert (tmp_path / "before").read_bytes() == (tmp_path / "after").read_bytes()
+
+
+def test_a_prior_of_weights_below_every_normal_number():
+    model = armillary.GibbsVonMisesFisherMixture(
+        n_components=3, weight_concentration_prior=1e-310, empirical_bayes=False, n_burn_in=1, n_draws=2, random_state=0
+    ).fit(ROWS)
+    assert np.isfinite(model.log_joint_).all()
+    np.testing.assert_allclose(log_gamma([5e-324, 1e-310]), [-np.log(5e-324), -np.log(1e-310)])
+    np.testing.assert_allclose(log_gamma([1e-308, 0.5, 4.0]), [-np.log(1e-308), 0.5 * np.log(np.pi), np.log(6.0)])

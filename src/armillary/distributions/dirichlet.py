@@ -22,6 +22,13 @@ from armillary._typing import Float64Array
 # Where alpha is looked for; near-uniform weights would send it to infinity.
 LEAST_ALPHA, MOST_ALPHA = 1e-3, 1e3
 _MAX_NEWTON_STEPS = 100
+_NORMAL = float(np.finfo(np.float64).tiny)
+
+
+def log_gamma(x: Float64Array | float) -> Float64Array:
+    """log Gamma(x), x > 0. SciPy's is infinite below the least normal number, where the value is -log x."""
+    x = np.asarray(x, dtype=np.float64)
+    return np.where(x < _NORMAL, -np.log(x), gammaln(x))
 
 
 class WeightLaw(Protocol):
@@ -81,8 +88,8 @@ class DirichletWeights:
         totals = rho.sum(axis=-1)
         normalisers = (
             totals.size * (math.lgamma(n_components * alpha) - n_components * math.lgamma(alpha))
-            + float(gammaln(rho).sum())
-            - float(gammaln(totals).sum())
+            + float(log_gamma(rho).sum())
+            - float(log_gamma(totals).sum())
         )
         return normalisers + float(np.vecdot(alpha - rho, self.expected_log()).sum())
 

@@ -12,8 +12,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 from sklearn.utils.validation import check_is_fitted
 
 from armillary._typing import Float64Array, FloatArray, IntArray
+from armillary.engines.contract import Points
 from armillary.models.estimator import UnitVectorEstimator
-from armillary.models.turns import learning, reading
+from armillary.models.turns import learning_whole, reading
 from armillary.rules import AffineRule
 from armillary.validation import check_flag
 
@@ -23,8 +24,8 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
     cluster_centers_: Any  # (K, D) float64: an attribute, or a property where centres are made when asked for
 
-    fit_predict = learning(ClusterMixin.fit_predict)  # so that the labels are those of this fit
-    fit_transform = learning(TransformerMixin.fit_transform)
+    fit_predict = learning_whole(ClusterMixin.fit_predict)  # so that the labels are those of this fit
+    fit_transform = learning_whole(TransformerMixin.fit_transform)
 
     @abstractmethod
     def _answers(self, X: Any, *, rejects: bool, out: Any = None) -> IntArray:
@@ -50,9 +51,13 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         return self._cosines(X, self.cluster_centers_)
 
     def _cosines(self, X: Any, centers: Float64Array) -> FloatArray:
-        points = self._points(X, is_new=False)
+        points = self._points_to_place(X)
         with self._passes(points) as passes:
             return points.spread(passes.values(AffineRule.cosines(centers), "scores"))
+
+    def _points_to_place(self, X: Any) -> Points:
+        """The gate of `transform`."""
+        return self._points(X, is_new=False)
 
     @property
     def _n_features_out(self) -> int:

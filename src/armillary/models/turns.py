@@ -141,6 +141,21 @@ def learning(method: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, 
     return learn
 
 
+def learning_whole(method: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, P], T]:
+    """A learning method that learns and then answers: where the answer fails, the model is as it was before."""
+
+    @wraps(method)
+    def learn(self: L, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        before = vars(self).copy()
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException:
+            self.__dict__ = before
+            raise
+
+    return learning(learn)
+
+
 def busy(model: _Learner, call: str) -> BusyModelError:
     """The sentence for a second learner."""
     return BusyModelError(

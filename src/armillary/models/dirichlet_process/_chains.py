@@ -20,6 +20,7 @@ from scipy.special import gammaln
 
 from armillary._typing import Float64Array, IntArray
 from armillary.distributions.components import Component, Parameters, Pivots, joined
+from armillary.distributions.dirichlet import log_gamma
 from armillary.draws import Stream
 from armillary.engines.contract import Partition, Passes
 from armillary.fitting.dirichlet_process import score_rule
@@ -199,4 +200,4 @@ class FiniteChain(Chain):
         n_components = self.setting.n_components
         names = math.lgamma(n_components + 1.0) - math.lgamma(n_components - len(counts) + 1.0)
         weights = math.lgamma(self.alpha) - math.lgamma(self.alpha + float(counts.sum()))
-        return names + weights + float((gammaln(share + counts) - math.lgamma(share)).sum())
+        return names + weights + float((log_gamma(share + counts) - log_gamma(share)).sum())

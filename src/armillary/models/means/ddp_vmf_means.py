@@ -658,6 +658,9 @@ class DDPvMFMeans(Clusterer):
         """The gate: the rows that are there, of which there may be none."""
         return self._gate(X, sample_weight, is_new=is_new, gate=Gate(allows_empty=True))
 
+    def _points_to_place(self, X: Any) -> Points:
+        return self._present(X, None, is_new=False)
+
     def _parameters(self, points: Points) -> Parameters:
         parameters = Parameters.check(vars(self), points, self._who)
         drift = parameters.drift_concentration

@@ -26,11 +26,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
-from scipy.special import digamma, gammaln
+from scipy.special import digamma
 
 from armillary._typing import Float64Array, IntArray
 from armillary.distributions import bessel
-from armillary.distributions.dirichlet import LEAST_ALPHA, MOST_ALPHA
+from armillary.distributions.dirichlet import LEAST_ALPHA, MOST_ALPHA, log_gamma
 from armillary.distributions.log_concentration import (
     HIGHEST,
     LOWEST,
@@ -176,8 +176,8 @@ def log_dirichlet_multinomial(counts: Float64Array, weight_concentration: float)
     """log p(z) of labels with these counts (..., K), the weights integrated out."""
     n_components, n_rows = counts.shape[-1], counts.sum(axis=-1)
     total = n_components * weight_concentration
-    parts = gammaln(weight_concentration + counts) - gammaln(weight_concentration)
-    return np.asarray(gammaln(total) - gammaln(total + n_rows) + parts.sum(axis=-1))
+    parts = log_gamma(weight_concentration + counts) - log_gamma(weight_concentration)
+    return np.asarray(log_gamma(total) - log_gamma(total + n_rows) + parts.sum(axis=-1))
 
 
 def objective(state: State, sums: DirectionSums) -> float:
