@@ -75,6 +75,23 @@ def _fit(name: str, rows: Any, **parameters: Any) -> Call:
     return lambda: kind(**parameters).fit(rows)
 
 
+def _steps(workload: str, **parameters: Any) -> Call:
+    """k-means from given starts: the same steps in both trees."""
+    from benchmarks.workloads import load
+
+    work = load(workload)
+    settings = {"n_clusters": work.n_clusters, "init": work.starts, "n_init": 1, "tol": 0.0, **parameters}
+    return _fit("SphericalKMeans", work.rows, **settings)
+
+
+def _plain(workload: str) -> Callable[[], Call]:
+    return lambda: _steps(workload, algorithm="lloyd", max_iter=5)
+
+
+def _converged(workload: str) -> Callable[[], Call]:
+    return lambda: _steps(workload, max_iter=300)
+
+
 def _fitted(name: str, rows: Any, **parameters: Any) -> Any:
     import armillary
 
@@ -155,6 +172,8 @@ WORK: dict[str, Callable[[], Call]] = {
         "SphericalKMeans", _embeddings(20_000, 384), n_clusters=50, n_init=1, max_iter=10, tol=0.0, random_state=0
     ),
     "k-means fit CSR": lambda: _fit("SphericalKMeans", _documents(), n_clusters=20, n_init=1, random_state=0),
+    **{f"5 plain steps {name}": _plain(name) for name in ("W1", "W2", "W2b", "W2c", "W3")},
+    **{f"to convergence {name}": _converged(name) for name in ("W2", "W2c")},
     "k-means predict of one row": lambda: _predict_one(
         "SphericalKMeans", _embeddings(5_000, 128), n_clusters=50, random_state=0
     ),
