@@ -18,6 +18,7 @@ from armillary.files.folders import held_folder
 from armillary.vision import (
     DirectionColors,
     DirectionSegmenter,
+    StreamViewer,
     WorldFrames,
     color_labels,
     images,
@@ -386,6 +387,21 @@ def test_a_run_broken_off_keeps_what_is_done(frames, tmp_path):
     assert (told["status"], told["error"]) == ("failed", "broken off")
     assert f"Broken off. The frames done before, {told['n_frames']}, are in '{tmp_path / 'out'}'." in said
     assert 0 < told["n_frames"] == len(label_names(tmp_path / "out")) < 4000
+
+
+def test_a_frame_broken_off_leaves_no_files(segment, frames, tmp_path, monkeypatch):
+    add = StreamViewer.add
+
+    def add_two(self, pixels, found, table, name):
+        if found.number == 2:
+            raise OSError(28, "No space left on device")
+        add(self, pixels, found, table, name)
+
+    monkeypatch.setattr(StreamViewer, "add", add_two)
+    done = segment(frames, "--camera", "camera.json", "-o", "out", "--ids")
+    assert "No space left on device. The frames done before, 2," in done.err
+    assert summary(tmp_path / "out")["n_frames"] == 2
+    assert [len(list((tmp_path / "out" / name).iterdir())) for name in ("labels", "ids")] == [2, 2]
 
 
 def test_what_is_printed_is_what_is_in_the_files(segment, frames, tmp_path):

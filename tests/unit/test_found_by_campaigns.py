@@ -24,6 +24,13 @@ ROWS = np.random.default_rng(0).normal(size=(12, 3))
 BEYOND = 10**400  # an int that no float holds
 
 
+def without_clusters():
+    model = Links().fit(ROWS)
+    for number in model.cluster_ids_.tolist():
+        model.forget(number)
+    return model
+
+
 @pytest.mark.parametrize(
     ("call", "error", "sentence"),
     [
@@ -32,6 +39,31 @@ BEYOND = 10**400  # an int that no float holds
             ArmillaryError,
             "`view_from` of plot_sphere must be three finite",
         ),
+        (
+            lambda: armillary.HierarchicalSphericalKMeans(np.array(np.nan)).fit(ROWS),
+            ParameterError,
+            "`n_clusters` of Hier.* must be an int",
+        ),
+        (
+            lambda: armillary.HierarchicalSphericalKMeans([2, [3, 4]]).fit(ROWS),
+            ParameterError,
+            "`n_clusters` of Hier.* must be an int",
+        ),
+        (
+            lambda: armillary.AutoClusterer(merge=np.array("a")).fit(ROWS),
+            ParameterError,
+            "`merge` of AutoClusterer must be groups",
+        ),
+        (
+            lambda: (
+                armillary.HierarchicalVonMisesFisherMixture(max_iter=50, tol=1.0, random_state=0)
+                .fit(ROWS)
+                .top_features(2, beside_parent=np.array([]))
+            ),
+            ParameterError,
+            "`beside_parent` of .* must be True or False",
+        ),
+        (lambda: without_clusters().score(ROWS), InputError, "`score` of Links must have clusters"),
         (lambda: restored(3.5), InputTypeError, r"`word` of restored must be a string; got float"),
         (lambda: DDPvMFMeans(drift_concentration=BEYOND).fit(ROWS), ParameterError, "`drift_concentration` of DDPvMF"),
         (
@@ -206,3 +238,10 @@ def test_a_prior_of_weights_below_every_normal_number():
     assert np.isfinite(model.log_joint_).all()
     np.testing.assert_allclose(log_gamma([5e-324, 1e-310]), [-np.log(5e-324), -np.log(1e-310)])
     np.testing.assert_allclose(log_gamma([1e-308, 0.5, 4.0]), [-np.log(1e-308), 0.5 * np.log(np.pi), np.log(6.0)])
+
+
+def test_a_parameter_that_is_an_array_is_looked_at_as_a_parameter(tmp_path):
+    model = armillary.SphericalKMeans(2, random_state=0).fit(ROWS)
+    model.missing = np.array([1.0, 2.0])
+    with pytest.raises(ArmillaryError, match="missing"):
+        armillary.save(model, tmp_path / "model")

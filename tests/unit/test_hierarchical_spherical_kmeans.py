@@ -155,7 +155,7 @@ def test_observers_see_every_run():
     [
         ({"n_clusters": ()}, "`n_clusters` of HierarchicalSphericalKMeans must rise from coarse to fine; got ()."),
         ({"n_clusters": (3, 3)}, "must rise from coarse to fine; got (3, 3). Give numbers"),
-        ({"n_clusters": (3, 2.5)}, "must be an int >= 1; got 3.0. Give numbers from coarse to fine"),
+        ({"n_clusters": (3, 2.5)}, "must be an int >= 1; got 2.5. Give numbers from coarse to fine"),
         ({"n_clusters": "many"}, "must be an int >= 1; got 'many'."),
         ({"init": "kmeans"}, "`init` of HierarchicalSphericalKMeans must be one of 'k-means||', 'k-means++', 'random'"),
         ({"n_resamples": -1}, "`n_resamples` of HierarchicalSphericalKMeans must be an int >= 0; got -1."),

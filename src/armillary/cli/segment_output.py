@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import shutil
 import statistics
@@ -74,6 +75,7 @@ class Recording:
         self._colors, self._world = DirectionColors(), WorldFrames()
         self._viewer = StreamViewer("Segments by direction", frames_per_second=_FILM_RATE)
         self._planes: dict[str, Any] = {}
+        self._begun: str | None = None  # the frame whose files are being written
         self._lines: list[dict[str, Any]] = []
         self._shares: list[Any] = []
         self._stills: list[tuple[str, Any, SegmentedFrame]] = []
@@ -95,12 +97,11 @@ class Recording:
 
     def add(self, pixels: Any, found: SegmentedFrame) -> None:
         """The next frame: its label image is on disk when this returns."""
-        name = self._frames.names[found.number]
+        name = self._begun = self._frames.names[found.number]
         self._world.add(found)
         self._colors.add(found.ids, found.directions @ self._world.rotation.T)
         table = self._colors.table
         write_label_image(self.folder / "labels" / f"{name}.png", found.labels, table)
-        self._viewer.add(pixels, found, table, name)
         if self._pictures is not None:
             picture = read_color_image(self._pictures[found.number])
             write_image(self.folder / "overlays" / f"{name}.png", overlay(picture, found.labels, table))
@@ -114,13 +115,24 @@ class Recording:
                 self._planes[name] = [plane.to_dict() for plane in find_planes(found, self._camera)[0]]
                 if self._writes_points:
                     write_ply(self.folder / "points" / f"{name}.ply", colored_points(found, self._camera, table))
+        self._viewer.add(pixels, found, table, name)
         self._shares.append(found.shares)
         self._lines.append(_line(name, self._frames, found))
+        self._begun = None
+
+    def _drop_begun(self) -> None:
+        """The files of a frame that was broken off: it is not among those done."""
+        if self._begun is not None and all(line["name"] != self._begun for line in self._lines):
+            for path in self.folder.glob(f"*/{glob.escape(self._begun)}.*"):
+                path.unlink()
+            self._planes.pop(self._begun, None)
+            self._stills = [still for still in self._stills if still[0] != self._begun]
 
     def finish(self, segmenter: DirectionSegmenter, error: str | None = None) -> dict[str, Any]:
         """Pictures and summary of the frames so far; the summary."""
         from armillary.plots import plot_id_shares
 
+        self._drop_begun()
         if self._film is not None:
             self._film.close()
         if self._lines:

@@ -228,5 +228,6 @@ class UnitVectorEstimator(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = vars(self).get("missing") == "flag"
+        missing = vars(self).get("missing")
+        tags.input_tags.allow_nan = isinstance(missing, str) and missing == "flag"
         return tags

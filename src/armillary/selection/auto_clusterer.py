@@ -449,16 +449,22 @@ def _centers(points: Points, state: SavedState, ids: npt.NDArray[np.int64]) -> F
     return np.asarray(sums.directions(otherwise=np.array(first)))
 
 
+def _is_list(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | dict)
+
+
 def _groups(merge: Any, who: str) -> list[list[int]]:
     """The clusters to take together."""
     if merge is None:
         return []
     rule = f"`merge` of {who} must be groups of cluster numbers, e.g. [[3, 7]]; got {merge!r}. None merges nothing."
-    if not isinstance(merge, Iterable) or isinstance(merge, str | bytes | dict):
+    if not _is_list(merge):
         raise ParameterError(rule)
     groups = []
     for group in merge:
-        if not isinstance(group, Iterable) or isinstance(group, str | bytes | dict):
+        if not _is_list(group):
             raise ParameterError(rule)
         members = list(group)
         if any(isinstance(one, bool) or not isinstance(one, int | np.integer) for one in members):

@@ -502,7 +502,12 @@ class Links(Clusterer):
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Minus the sum of cosine distances of the vectors to their nearest sub-clusters: 0 is perfect."""
-        points, (_, _, cosines) = self._predicted(X, sample_weight)
+        points, (_, nearest, cosines) = self._predicted(X, sample_weight)
+        if (nearest < 0).any():  # nobody is nearest where nobody is
+            raise InputError(
+                f"`score` of {self._who} must have clusters to measure from; this model has none (all were forgotten). "
+                "Teach it vectors first."
+            )
         return min(
             0.0, float(cosines.sum() if points.weights is None else cosines @ points.weights) - points.total_weight
         )

@@ -86,7 +86,8 @@ class Parameters:
 
 
 def _checked_sizes(value: Any, who: str) -> tuple[int, ...]:
-    given = tuple(np.asarray(value).tolist()) if isinstance(value, list | tuple | np.ndarray) else (value,)
+    is_list = value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, list | tuple)
+    given = tuple(value) if is_list else (value,)
     hint = "Give numbers from coarse to fine, e.g. (100, 1000)."
     sizes = tuple(check_integer(one, "n_clusters", who, low=1, hint=hint) for one in given)
     if not sizes or any(coarse >= fine for coarse, fine in pairwise(sizes)):

@@ -393,7 +393,7 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
                 "Give those of the vectoriser that made X."
             )
         directions = self.node_means_
-        if beside_parent:
+        if check_flag(beside_parent, "beside_parent", who):
             above = directions[tree.parents]
             directions = np.where(tree.parents[:, None] >= 0, directions - above, directions)
         return names[np.argsort(-directions, axis=1, kind="stable")[:, :n]]
