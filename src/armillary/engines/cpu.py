@@ -83,8 +83,9 @@ _BLOCK_ROWS = 1024
 _BOUNDED_VALUES = 1 << 20
 # Rows worth a thread's while.
 _FEWEST_ROWS = 1024
-# Rows whose scores stand in a table together where a function of them is wanted.
-_TABLE_ROWS = 4096
+# Rows whose scores stand in a table together where a function of them is wanted. With a fourth of them threads wait for
+# each other to begin the next: k-means++ on 300,000 x 3 took 1.7 times as long on two cores.
+_TABLE_ROWS = 16384
 # Scores that stand in one table, 32 MiB of float64.
 _TABLE_VALUES = 1 << 22
 # Rows gathered at a time.
