@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.metrics import adjusted_rand_score
 
 from armillary.fitting.communities import find_communities, modularity
-from armillary.kernels.rows.communities import move_nodes
+from armillary.kernels.rows.communities import contracted, move_nodes, turned
+from armillary.selection.candidates import agreement
 
 
 def graph_of(links, n_nodes, weights=None):
@@ -117,3 +121,29 @@ def test_moves_are_those_of_the_plain_form(seed, resolution):
     has_moved = move_nodes(*arrays, order, price, 50, labels)
     np.testing.assert_array_equal(labels, plain_moves(graph, order, price, 50))
     assert has_moved == (labels != np.arange(25)).any()
+
+
+def test_the_graph_of_communities_is_a_product_of_matrices():
+    """To the bit: SciPy's product by columns adds in the same order."""
+    rng = np.random.default_rng(5)
+    for n_nodes, n_names in ((1, 1), (12, 3), (60, 20), (60, 60)):
+        made = rng.random((n_nodes, n_nodes)) * (rng.random((n_nodes, n_nodes)) < 0.3)
+        graph = sp.csr_array(made + made.T)
+        names = rng.permutation(np.arange(n_nodes) % n_names)
+        member = sp.csr_array((np.ones(n_nodes), (np.arange(n_nodes), names)), shape=(n_nodes, n_names))
+        wanted = (member.T @ graph @ member).tocsr()
+        arrays = graph.indptr.astype(np.int64), graph.indices.astype(np.int64), graph.data
+        found = turned(*contracted(*turned(*arrays, n_nodes), names, n_names), n_names)
+        for ours, theirs in zip(found, (wanted.indptr, wanted.indices, wanted.data), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_agreement_is_the_adjusted_rand_index():
+    rng = np.random.default_rng(6)
+    for n_rows, n_first, n_second in ((1, 1, 1), (30, 1, 1), (30, 1, 4), (30, 30, 30), (50, 4, 6), (400, 20, 3)):
+        first, second = (rng.integers(n, size=n_rows).astype(np.int32) for n in (n_first, n_second))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of many classes
+            wanted = max(0.0, adjusted_rand_score(first, second))
+        assert agreement(first, second) == pytest.approx(wanted, abs=1e-14)
+        assert agreement(first, first) == 1.0

@@ -1,6 +1,6 @@
 """Communities of a graph: nodes that move, one after the other, to the neighbouring community that gains most.
 
-No array here has rows of data: a graph is the three arrays of a CSR matrix. A plain form is in
+No array here has rows of data: a graph is the three arrays of a CSR matrix. Plain forms are in
 `tests/unit/test_communities.py`.
 """
 
@@ -63,3 +63,80 @@ def move_nodes(indptr, indices, weights, degrees, order, price, most_sweeps, lab
             break
         has_moved = True
     return has_moved
+
+
+@kernel
+def turned(indptr, indices, weights, n_columns):
+    """The three arrays of the transposed matrix, its indices increasing in each row."""
+    starts = np.zeros(n_columns + 1, np.int64)
+    for j in indices:
+        starts[j + 1] += 1
+    for j in range(n_columns):
+        starts[j + 1] += starts[j]
+    places = starts[:n_columns].copy()
+    rows = np.empty(indices.shape[0], np.int64)
+    values = np.empty(indices.shape[0])
+    for i in range(indptr.shape[0] - 1):
+        for place in range(indptr[i], indptr[i + 1]):
+            there = places[indices[place]]
+            places[indices[place]] += 1
+            rows[there] = i
+            values[there] = weights[place]
+    return starts, rows, values
+
+
+@kernel
+def contracted(indptr, indices, weights, names, n_names):
+    """The graph of communities: the weights of all links between each two, as the three arrays of its columns.
+
+    The graph is given by columns too, nodes increasing in each; `names` (n,) are the communities of the nodes. Weights
+    are added node by node, each node's links first.
+    """
+    n_nodes = names.shape[0]
+    edges = np.zeros(n_names + 1, np.int64)
+    for i in range(n_nodes):
+        edges[names[i] + 1] += 1
+    for c in range(n_names):
+        edges[c + 1] += edges[c]
+    places = edges[:n_names].copy()
+    members = np.empty(n_nodes, np.int64)
+    for i in range(n_nodes):
+        members[places[names[i]]] = i
+        places[names[i]] += 1
+    starts = np.zeros(n_names + 1, np.int64)
+    rows = np.empty(indices.shape[0], np.int64)
+    values = np.empty(indices.shape[0])
+    sums, own = np.zeros(n_names), np.zeros(n_names)
+    met, met_here = np.empty(n_names, np.int64), np.empty(n_names, np.int64)
+    is_met, is_met_here = np.zeros(n_names, np.bool_), np.zeros(n_names, np.bool_)
+    n_written = 0
+    for c in range(n_names):
+        n_met = 0
+        for number in range(edges[c], edges[c + 1]):
+            j = members[number]
+            n_here = 0
+            for place in range(indptr[j], indptr[j + 1]):
+                other = names[indices[place]]
+                if not is_met_here[other]:
+                    is_met_here[other] = True
+                    met_here[n_here] = other
+                    n_here += 1
+                own[other] += weights[place]
+            for here in range(n_here):
+                other = met_here[here]
+                if not is_met[other]:
+                    is_met[other] = True
+                    met[n_met] = other
+                    n_met += 1
+                sums[other] += own[other]
+                own[other] = 0.0
+                is_met_here[other] = False
+        for number in range(n_met):
+            other = met[number]
+            rows[n_written] = other
+            values[n_written] = sums[other]
+            n_written += 1
+            sums[other] = 0.0
+            is_met[other] = False
+        starts[c + 1] = n_written
+    return starts, rows[:n_written].copy(), values[:n_written].copy()
