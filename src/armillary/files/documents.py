@@ -36,7 +36,14 @@ TABLES = frozenset({"csv", "tsv", "parquet", "arrow", "jsonl"})
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Texts, and what the file says about them."""
+    """Texts, and what the file says about them.
+
+    Examples
+    --------
+    >>> from armillary.files import Documents
+    >>> Documents(["a parcel", "a refund"], ids=["7", "9"]).texts
+    ['a parcel', 'a refund']
+    """
 
     texts: list[str]  # (n,)
     ids: list[str] | None = None  # (n,)
