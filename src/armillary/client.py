@@ -162,6 +162,8 @@ class Client:
         Seconds to wait for an answer.
     n_tries : int, default=8
         How often a request is sent at most. Waits between them double, from 0.05 s to 5 s.
+    transport : httpx.BaseTransport, optional
+        What carries requests, for proxies and tests.
 
     Examples
     --------
@@ -654,7 +656,7 @@ class AsyncClient:
 
     Parameters
     ----------
-    url, token, timeout, n_tries
+    url, token, timeout, n_tries, transport
         As of `Client`.
 
     Examples

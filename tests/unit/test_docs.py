@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import doctest
 import importlib
 import importlib.util
 import inspect
 import re
 import sys
+from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 
@@ -80,6 +82,77 @@ def test_names_of_the_reference_exist_and_say_what_they_are():
     for room, names in listed().items():
         for name in names - {"__version__", "LINK_PRESETS"}:
             assert inspect.getdoc(getattr(importlib.import_module(room), name)), f"{room}.{name}"
+
+
+SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", flags=re.MULTILINE)
+
+
+def sections(doc):
+    """Sections of a docstring by their titles."""
+    _, *found = SECTION.split(inspect.cleandoc(doc or ""))
+    return dict(zip(found[::2], found[1::2], strict=True))
+
+
+def named(section):
+    """Names at the left edge of a section: `a, b : int` has two."""
+    lines = [line.partition(" : ")[0] for line in section.splitlines() if re.match(r"[*\w]", line)]
+    return [name.strip("* ") for line in lines for name in line.split(",")]
+
+
+def lacks_of_callable(one):
+    """What the docstring of a function or method does not say of its parameters and of what it returns."""
+    told, signature = sections(one.__doc__), inspect.signature(one)
+    names = [name for name in signature.parameters if name not in ("self", "cls")]
+    if sorted(names) != sorted(named(told.get("Parameters", ""))):
+        yield f"Parameters: {named(told.get('Parameters', ''))} for {names}"
+    if signature.return_annotation not in (None, "None") and not {"Returns", "Yields"} & set(told):
+        yield "Returns"
+
+
+def has_fields(one):
+    """Whether it is a record, whose fields `conf.py` lists with the comments beside them."""
+    return dataclasses.is_dataclass(one) or hasattr(one, "_fields") or issubclass(one, Enum)
+
+
+def lacks(one):
+    """What the page of a public name does not say."""
+    told = sections(one.__doc__)
+    if ">>> " not in told.get("Examples", ""):
+        yield "Examples"
+    if not inspect.isclass(one):
+        yield from lacks_of_callable(one)
+        return
+    names = [name for name in inspect.signature(one).parameters if not name.startswith("_")]
+    if "Parameters" in told and sorted(named(told["Parameters"])) != sorted(names):
+        yield f"Parameters: {named(told['Parameters'])} for {names}"
+    if names and not {"Parameters", "Attributes"} & set(told) and not has_fields(one):
+        yield "Parameters or Attributes"
+    for name, method in inspect.getmembers(one, inspect.isroutine):
+        if not name.startswith("_") and (getattr(method, "__module__", None) or "").startswith("armillary"):
+            yield from (f"{name}: {lack}" for lack in lacks_of_callable(method))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_public_name_tells_its_parameters_what_it_returns_and_an_example(room):
+    found = {name: getattr(importlib.import_module(room), name) for name in public_names(room)}
+    spoken = {name: one for name, one in found.items() if callable(one) and not is_exception(one)}
+    assert {name: list(lacks(one)) for name, one in spoken.items() if list(lacks(one))} == {}
+
+
+def is_exception(one):
+    return inspect.isclass(one) and issubclass(one, BaseException)
+
+
+def test_a_lack_would_be_found():
+    def area(width: float, height: float) -> float:
+        """The area.
+
+        Parameters
+        ----------
+        width : float
+        """
+
+    assert list(lacks(area)) == ["Examples", "Parameters: ['width'] for ['width', 'height']", "Returns"]
 
 
 @pytest.mark.parametrize("name", ["distributions.vmf", "distributions.bessel", "geometry.sphere", "geometry.means"])

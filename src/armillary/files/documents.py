@@ -129,7 +129,7 @@ def read_documents(
     id_column: str | None = None,
     has_header: bool | None = None,
 ) -> Documents:
-    """Read texts, one in each row.
+    r"""Read texts, one in each row.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def read_documents(
     >>> from armillary.files import read_documents
     >>> path = os.path.join(tempfile.mkdtemp(), "reviews.csv")
     >>> with open(path, "w") as file:
-    ...     _ = file.write("stars,body\\n5,good coffee\\n1,cold soup\\n")
+    ...     _ = file.write("stars,body\n5,good coffee\n1,cold soup\n")
     >>> read_documents(path).texts
     ['good coffee', 'cold soup']
     """

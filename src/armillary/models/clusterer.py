@@ -29,8 +29,10 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
     @abstractmethod
     def _answers(self, X: Any, *, rejects: bool, out: Any = None) -> IntArray:
-        """The cluster of each row of X (n,); with `rejects`, -1 where a fit would open a new one. For `out` see
-        `labels_out.py`."""
+        """The cluster of each row of X (n,); with `rejects`, -1 where a fit would open a new one.
+
+        For `out` see `labels_out.py`.
+        """
 
     @reading
     def predict(self, X: Any, *, reject: bool = False, out: Any = None) -> IntArray:

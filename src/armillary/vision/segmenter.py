@@ -132,7 +132,11 @@ class DirectionSegmenter:
     camera : Camera, optional
         Needed for frames of depth.
     smoothing : {"guided", "bilateral", "total_variation"} or None, default="guided"
-        Of the depth before, or of the normals after; see `estimate_normals`, also for `window` and `max_depth_jump`.
+        Of the depth before, or of the normals after; see `estimate_normals`.
+    window : int, default=9
+        Side of the window of a normal, in pixels; see `estimate_normals`.
+    max_depth_jump : float, default=0.03
+        Where a surface ends; see `estimate_normals`.
     stride : int or None, default=None
         Learn from every so many pixels in both axes; all pixels are labelled in any case. None learns from about
         40,000: every third one in both axes at 640 x 480.

@@ -270,6 +270,7 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         ----------
         X : array or CSR matrix of shape (n, D), or a list of such batches
             In a list every batch is a slice; batches may be empty.
+        y : ignored
         times : array of shape (n,), optional
             The time of each row: numbers, strings or dates. Equal times are one slice, and slices are in rising order.
             By default all rows are one slice, and batches are numbered. For batches, one time each.
@@ -353,6 +354,7 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         Parameters
         ----------
         X : array or CSR matrix of shape (n, D)
+        y : ignored
         time : number, string or date, optional
             Later than that of all slices before. By default 0, and then 1 more each time.
         sample_weight : array of shape (n,), optional
