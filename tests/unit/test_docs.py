@@ -180,18 +180,26 @@ def test_every_page_is_within_reach():
 
 
 def test_common_tasks_are_reached_in_three_clicks_along_their_paths():
-    known = page_links.pages()
-    lines = (DOCS / "tasks.md").read_text(encoding="utf-8").splitlines()
-    tasks = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ") and "`index`" in line]
+    known, tasks = page_links.pages(), page_links.tasks()
     assert len(tasks) >= 10
-    for task, path, goal in tasks:
-        steps = re.findall(r"`([^`]+)`", path)
+    for task, steps, goal in tasks:
         assert steps[0] == "index"
         assert len(steps) - 1 <= 3, task
         for here, there in pairwise(steps):
             assert there in page_links.neighbours(here, known), f"{task}: {here} has no link to {there}"
-        (target,) = re.findall(r"\]\(([^)]+)\)", goal)
-        assert page_links.resolve("tasks", target)[0] == steps[-1], task
+        assert page_links.resolve("tasks", goal)[0] == steps[-1], task
+
+
+def test_a_task_that_cannot_be_clicked_would_be_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(page_links, "tasks", lambda: [("Cite it", ["index", "cite"], "cite.md#bibtex")])
+    (tmp_path / "cite.html").write_text('<h2 id="papers">')
+    (tmp_path / "index.html").write_text('<a href="faq.html">')
+    assert page_links.lost_tasks(tmp_path) == [
+        "Cite it: index has no link to cite",
+        "Cite it: cite has no heading bibtex",
+    ]
+    (tmp_path / "index.html").write_text('<a href="cite.html#bibtex">')
+    assert page_links.lost_tasks(tmp_path) == ["Cite it: cite has no heading bibtex"]
 
 
 QUICK = [page for page in code_blocks.pages() if not code_blocks.is_slow(page) and list(code_blocks.blocks(page))]
