@@ -1,6 +1,6 @@
-"""BERTopic with our estimator as its cluster model, beside BERTopic as it comes.
+r"""BERTopic with our estimator as its cluster model, beside BERTopic as it comes.
 
-    python -m venv /tmp/topics && /tmp/topics/bin/pip install bertopic . && \\
+    python -m venv /tmp/topics && /tmp/topics/bin/pip install bertopic . && \
     /tmp/topics/bin/python -m benchmarks.bertopic_topics
 
 BERTopic is no dependency: it has an environment of its own. Texts and their vectors (banking77, all-MiniLM-L6-v2) come

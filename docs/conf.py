@@ -89,7 +89,8 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {page: [] for page in ("index", "start", "choose", "faq", "migration", "tasks", "benchmarks", "cite")}
+_WITHOUT_SIDEBAR = ("index", "start", "install", "choose", "faq", "migration", "tasks", "benchmarks", "cite")
+html_sidebars = {page: [] for page in _WITHOUT_SIDEBAR}
 
 _LINKED = frozenset(armillary.__all__) - {"load", "save"}  # words that are common in sentences
 

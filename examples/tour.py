@@ -1,8 +1,8 @@
-"""The tour of the handbook: cluster, look, predict, follow a stream, save.
+"""A tour: cluster, look, predict, follow a stream, save.
 
     python examples/tour.py
 
-docs/handbook.md shows this script and what it prints; `tests/unit/test_readme.py` holds them together.
+docs/guide/tour.md shows this script and what it prints; `tests/unit/test_readme.py` holds them together.
 """
 
 import textwrap

@@ -1,9 +1,9 @@
-# The tour of the handbook on the command line: cluster, look, predict, follow a stream.
+# The tour on the command line: cluster, look, predict, follow a stream.
 #
 #     sh examples/tour.sh
 #
-# docs/handbook.md shows these commands and what they print; tests/unit/test_readme.py holds them together. Run it in an empty
-# folder: it leaves vectors.npy, new.npy, new.csv, ids.csv, live.state and the folder clusters.
+# docs/guide/command_line.md shows these commands and what they print; tests/unit/test_readme.py holds them together.
+# Run it in an empty folder: it leaves vectors.npy, new.npy, new.csv, ids.csv, live.state and the folder clusters.
 set -e
 python -c "
 import numpy as np

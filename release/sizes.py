@@ -87,7 +87,7 @@ def sizes(wheel: Path, folder: Path) -> dict[str, Any]:
 
 
 def markdown(extras: dict[str, Any]) -> str:
-    """The table of the handbook."""
+    """The table of docs/install.md."""
     lines = ["| extra | for | packages | MB |", "| --- | --- | --- | --- |"]
     for name, what in WHAT.items():
         told = f"`{name}`" if name else "none: the core"

@@ -12,6 +12,7 @@ import re
 import sys
 from collections import deque
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
@@ -133,6 +134,13 @@ def neighbours(name: str, known: dict[str, Path]) -> list[str]:
     return [page for page in found if page in known]
 
 
+def tasks() -> list[tuple[str, list[str], str]]:
+    """What newcomers look for (`tasks.md`): the task, the pages on the way, and where the last link leads."""
+    lines = (DOCS / "tasks.md").read_text(encoding="utf-8").splitlines()
+    cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ") and "`index`" in line]
+    return [(task, re.findall(r"`([^`]+)`", path), _LINK.findall(goal)[0]) for task, path, goal in cells]
+
+
 class _Html(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -147,12 +155,32 @@ class _Html(HTMLParser):
                 self.targets.append(value)
 
 
-def broken_html(folder: Path) -> tuple[list[str], set[str]]:
-    """Links of the built pages that lead nowhere, and links to other sites."""
+def _read_html(folder: Path) -> dict[Path, _Html]:
     read: dict[Path, _Html] = {}
     for path in sorted(folder.rglob("*.html")):
         read[path] = _Html()
         read[path].feed(path.read_text(encoding="utf-8"))
+    return read
+
+
+def lost_tasks(folder: Path) -> list[str]:
+    """Tasks whose path cannot be clicked in the built pages: a link that is missing, or a goal without its heading."""
+    read, lost = _read_html(folder), []
+    for task, steps, goal in tasks():
+        for here, there in pairwise(steps):
+            page = folder / f"{here}.html"
+            places = {(page.parent / unquote(urldefrag(target)[0])).resolve() for target in read[page].targets}
+            if folder / f"{there}.html" not in places:
+                lost.append(f"{task}: {here} has no link to {there}")
+        anchor = urldefrag(goal)[1]
+        if anchor and anchor not in read[folder / f"{steps[-1]}.html"].ids:
+            lost.append(f"{task}: {steps[-1]} has no heading {anchor}")
+    return lost
+
+
+def broken_html(folder: Path) -> tuple[list[str], set[str]]:
+    """Links of the built pages that lead nowhere, and links to other sites."""
+    read = _read_html(folder)
     lost, outside = [], set()
     for path, page in read.items():
         for target in page.targets:
@@ -173,7 +201,9 @@ def main() -> int:
     if len(sys.argv) == 1:
         lost, outside = broken(), set()
     else:
-        lost, outside = broken_html(Path(sys.argv[1]).resolve())
+        folder = Path(sys.argv[1]).resolve()
+        lost, outside = broken_html(folder)
+        lost += lost_tasks(folder)
     print(*lost, sep="\n")
     if outside:
         print(f"{len(outside)} links to other sites, not tried:", *sorted(outside), sep="\n  ")

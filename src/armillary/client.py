@@ -162,6 +162,8 @@ class Client:
         Seconds to wait for an answer.
     n_tries : int, default=8
         How often a request is sent at most. Waits between them double, from 0.05 s to 5 s.
+    transport : httpx.BaseTransport, optional
+        What carries requests, for proxies and tests.
 
     Examples
     --------
@@ -195,7 +197,24 @@ class Client:
         self._http.close()
 
     def ask(self, method: str, path: str, *, is_safe: bool = True, **rest: Any) -> httpx.Response:
-        """One request, sent again where it was lost; a `ServiceRefusedError` where the answer is no."""
+        """One request, sent again where it was lost; a `ServiceRefusedError` where the answer is no.
+
+        Parameters
+        ----------
+        method : str
+            "GET", "POST", ...
+        path : str
+            Of the service, from the slash on.
+        is_safe : bool, default=True
+            It may be sent twice.
+        **rest : Any
+            What httpx takes: `json`, `params`, `content`.
+
+        Returns
+        -------
+        httpx.Response
+            Of a request that was granted.
+        """
         asked = _Asked(method, path, is_safe=is_safe, n_tries=self._n_tries, **rest)
         while True:
             answer: httpx.Response | None = None
@@ -212,16 +231,48 @@ class Client:
             time.sleep(pause)
 
     def collection(self, name: str) -> Collection:
-        """The collection of a name, which need not be there yet."""
+        """The collection of a name, which need not be there yet.
+
+        Parameters
+        ----------
+        name : str
+            Of the collection.
+
+        Returns
+        -------
+        Collection
+            Of that name.
+        """
         return Collection(self, name)
 
     def collections(self) -> list[dict[str, Any]]:
-        """All collections."""
+        """All collections.
+
+        Returns
+        -------
+        list of dict
+            One for each.
+        """
         found: list[dict[str, Any]] = self.ask("GET", "/v1/collections").json()["collections"]
         return found
 
     def create(self, name: str, *, exist_ok: bool = False, **model: Any) -> Collection:
-        """Make a collection: `preset=`, `parameters=`, `tune=`, `store_members=` as the service takes them."""
+        """Make a collection: `preset=`, `parameters=`, `tune=`, `store_members=` as the service takes them.
+
+        Parameters
+        ----------
+        name : str
+            Of the collection.
+        exist_ok : bool, default=False
+            One that is there is as good.
+        **model : Any
+            Fields of the request.
+
+        Returns
+        -------
+        Collection
+            Of that name.
+        """
         try:
             self.ask("POST", "/v1/collections", is_safe=False, json={"name": name, **model})
         except ServiceRefusedError as error:
@@ -255,72 +306,287 @@ class Collection(_Paths):
     def add(
         self, vectors: Any, frame: str | int | None = None, key: str | None = None, *, margin: float | None = None
     ) -> Int64Array:
-        """Learn vectors (n, D) or one (D,); the id of each (n,). Of one `frame` all get different ids."""
+        """Learn vectors (n, D) or one (D,); the id of each (n,). Of one `frame` all get different ids.
+
+        Parameters
+        ----------
+        vectors : array of shape (n, D) or (D,)
+        frame : str or int, optional
+            The photo or moment that they are of.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+        margin : float, optional
+            Vectors whose best id is nearer than the second by less (of the cosine) are not learned: -1.
+
+        Returns
+        -------
+        array of shape (n,), int64
+            Ids.
+        """
         return _ids(self._client.ask(**self._add(vectors, frame, key, margin)))
 
     def lookup(self, vectors: Any, *, margin: float | None = None) -> Int64Array:
-        """The id of each vector, -1 for unknown ones. Nothing is learned."""
+        """The id of each vector, -1 for unknown ones. Nothing is learned.
+
+        Parameters
+        ----------
+        vectors : array of shape (n, D) or (D,)
+        margin : float, optional
+            -1, too, where the best id is nearer than the second by less than this (of the cosine).
+
+        Returns
+        -------
+        array of shape (n,), int64
+            Ids.
+        """
         return _ids(self._client.ask(**self._lookup(vectors, margin)))
 
     def alternatives(self, vectors: Any, k: int = 3) -> list[list[dict[str, Any]]]:
-        """The nearest ids of each vector."""
+        """The nearest ids of each vector.
+
+        Parameters
+        ----------
+        vectors : array of shape (n, D) or (D,)
+        k : int, default=3
+            At most so many.
+
+        Returns
+        -------
+        list of n lists of dict
+            Ids with their cosines, the nearest first.
+        """
         found: list[list[dict[str, Any]]] = self._client.ask(**self._alternatives(vectors, k)).json()["alternatives"]
         return found
 
     def name_id(self, number: int, name: str | None, *, key: str | None = None) -> dict[str, Any]:
-        """Name an id; None takes the name away."""
+        """Name an id; None takes the name away.
+
+        Parameters
+        ----------
+        number : int
+            The id.
+        name : str or None
+            The name.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
         return self._done(self._post(f"ids/{number}/name", {"name": name}, key, "PUT"))
 
     def set_meta(self, number: int, meta: Mapping[str, Any] | None, *, key: str | None = None) -> dict[str, Any]:
-        """Attach a JSON object to an id."""
+        """Attach a JSON object to an id.
+
+        Parameters
+        ----------
+        number : int
+            The id.
+        meta : mapping or None
+            The object; None takes it away.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
         return self._done(self._post(f"ids/{number}/meta", meta, key, "PUT"))
 
     def merge(self, one: int, other: int, *, key: str | None = None) -> dict[str, Any]:
-        """Make one id of two."""
+        """Make one id of two.
+
+        Parameters
+        ----------
+        one : int
+            An id.
+        other : int
+            An id.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
         return self._done(self._post("merge", {"one": one, "other": other}, key))
 
     def must_link(self, one: int, other: int, *, key: str | None = None) -> dict[str, Any]:
-        """Make one id of two, unless something said before speaks against it."""
+        """Make one id of two, unless something said before speaks against it.
+
+        Parameters
+        ----------
+        one : int
+            An id.
+        other : int
+            An id.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
         return self._done(self._post("must-link", {"one": one, "other": other}, key))
 
     def cannot_link(self, one: int, other: int, *, key: str | None = None) -> dict[str, Any]:
-        """Keep two ids apart."""
+        """Keep two ids apart.
+
+        Parameters
+        ----------
+        one : int
+            An id.
+        other : int
+            An id.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
         return self._done(self._post("cannot-link", {"one": one, "other": other}, key))
 
     def split(
         self, number: int, *, subclusters: Any = None, rows: Any = None, key: str | None = None
     ) -> dict[str, Any]:
-        """Split an id in two."""
+        """Split an id in two: at its weakest link, where it is not said what leaves.
+
+        Parameters
+        ----------
+        number : int
+            The id.
+        subclusters : sequence of int, optional
+            Numbers of the sub-clusters that leave.
+        rows : sequence of int, optional
+            Or numbers of stored vectors that leave.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
         return self._done(self._post("split", {"id": number, "subclusters": subclusters, "rows": rows}, key))
 
     def forget(self, number: int, *, key: str | None = None) -> dict[str, Any]:
-        """Erase a person."""
+        """Erase a person.
+
+        Parameters
+        ----------
+        number : int
+            The id.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
         return self._done(self._post("forget", {"id": number}, key))
 
     def undo(self, operation: int, *, key: str | None = None) -> dict[str, Any]:
-        """Take an operation back."""
+        """Take an operation back.
+
+        Parameters
+        ----------
+        operation : int
+            Its number.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
         return self._done(self._post("undo", {"operation": operation}, key))
 
     def current(self, ids: Any) -> Int64Array:
-        """The ids by which past ones go now."""
+        """The ids by which past ones go now.
+
+        Parameters
+        ----------
+        ids : array of int of shape (n,)
+
+        Returns
+        -------
+        array of shape (n,), int64
+            Ids; -1 for those that are forgotten.
+        """
         return _ids(self._client.ask(**self._post("current", {"ids": np.asarray(ids).tolist()}, None)))
 
     def ids(self, after: int = -1, limit: int = 1000) -> list[dict[str, Any]]:
-        """The ids that there are."""
+        """The ids that there are.
+
+        Parameters
+        ----------
+        after : int, default=-1
+            Those above this id.
+        limit : int, default=1000
+            At most so many.
+
+        Returns
+        -------
+        list of dict
+            Rising by id.
+        """
         found: list[dict[str, Any]] = self._done(self._get("/ids", after=after, limit=limit))["ids"]
         return found
 
     def id(self, number: int) -> dict[str, Any]:
-        """Everything about one id."""
+        """Everything about one id.
+
+        Parameters
+        ----------
+        number : int
+            The id.
+
+        Returns
+        -------
+        dict
+            Name, counts, when it was seen.
+        """
         return self._done(self._get(f"/ids/{number}"))
 
     def events(self, since: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
-        """Events after a number."""
+        """Events after a number.
+
+        Parameters
+        ----------
+        since : int, default=0
+        limit : int, default=1000
+            At most so many.
+
+        Returns
+        -------
+        list of dict
+            The oldest first.
+        """
         found: list[dict[str, Any]] = self._done(self._get("/events", since=since, limit=limit))["events"]
         return found
 
     def watch(self, since: int = -1) -> Iterator[dict[str, Any]]:
-        """Events as they come, without end; begins again where a connection was lost."""
+        """Events as they come, without end; begins again where a connection was lost.
+
+        Parameters
+        ----------
+        since : int, default=-1
+            The number of the last event that is known; -1: from now on.
+
+        Yields
+        ------
+        dict
+            An event.
+        """
         while True:
             try:
                 path, rest = f"/v1/collections/{self.name}/events/stream", {"params": {"since": since}}
@@ -337,15 +603,38 @@ class Collection(_Paths):
                 time.sleep(0.5)
 
     def details(self) -> dict[str, Any]:
-        """The collection: model, counts, how fast it works."""
+        """The collection: model, counts, how fast it works.
+
+        Returns
+        -------
+        dict
+            What the service says of it.
+        """
         return self._done(self._get(""))
 
     def export(self, path: str | Path) -> None:
-        """Everything in one file."""
+        """Everything in one file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        """
         Path(path).write_bytes(self._client.ask(**self._get("/export")).content)
 
     def import_(self, path: str | Path) -> dict[str, Any]:
-        """Make this collection of a file that `export` wrote."""
+        """Make this collection of a file that `export` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Returns
+        -------
+        dict
+            What the service says of it.
+        """
         content = Path(path).read_bytes()
         return self._done({"method": "POST", "path": f"/v1/collections/{self.name}/import", "content": content,
                            "is_safe": False})  # fmt: skip
@@ -367,7 +656,7 @@ class AsyncClient:
 
     Parameters
     ----------
-    url, token, timeout, n_tries
+    url, token, timeout, n_tries, transport
         As of `Client`.
 
     Examples
@@ -402,7 +691,24 @@ class AsyncClient:
         await self._http.aclose()
 
     async def ask(self, method: str, path: str, *, is_safe: bool = True, **rest: Any) -> httpx.Response:
-        """One request, sent again where it was lost; a `ServiceRefusedError` where the answer is no."""
+        """One request, sent again where it was lost; a `ServiceRefusedError` where the answer is no.
+
+        Parameters
+        ----------
+        method : str
+            "GET", "POST", ...
+        path : str
+            Of the service, from the slash on.
+        is_safe : bool, default=True
+            It may be sent twice.
+        **rest : Any
+            What httpx takes: `json`, `params`, `content`.
+
+        Returns
+        -------
+        httpx.Response
+            Of a request that was granted.
+        """
         asked = _Asked(method, path, is_safe=is_safe, n_tries=self._n_tries, **rest)
         while True:
             try:
@@ -418,11 +724,37 @@ class AsyncClient:
             await asyncio.sleep(pause)
 
     def collection(self, name: str) -> AsyncCollection:
-        """The collection of a name, which need not be there yet."""
+        """The collection of a name, which need not be there yet.
+
+        Parameters
+        ----------
+        name : str
+            Of the collection.
+
+        Returns
+        -------
+        AsyncCollection
+            Of that name.
+        """
         return AsyncCollection(self, name)
 
     async def create(self, name: str, *, exist_ok: bool = False, **model: Any) -> AsyncCollection:
-        """Make a collection, as `Client.create`."""
+        """Make a collection, as `Client.create`.
+
+        Parameters
+        ----------
+        name : str
+            Of the collection.
+        exist_ok : bool, default=False
+            One that is there is as good.
+        **model : Any
+            Fields of the request.
+
+        Returns
+        -------
+        AsyncCollection
+            Of that name.
+        """
         try:
             await self.ask("POST", "/v1/collections", is_safe=False, json={"name": name, **model})
         except ServiceRefusedError as error:
@@ -455,31 +787,113 @@ class AsyncCollection(_Paths):
     async def add(
         self, vectors: Any, frame: str | int | None = None, key: str | None = None, *, margin: float | None = None
     ) -> Int64Array:
-        """Learn vectors (n, D) or one (D,); the id of each (n,)."""
+        """Learn vectors (n, D) or one (D,); the id of each (n,).
+
+        Parameters
+        ----------
+        vectors : array of shape (n, D) or (D,)
+        frame : str or int, optional
+            The photo or moment that they are of.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+        margin : float, optional
+            Vectors whose best id is nearer than the second by less (of the cosine) are not learned: -1.
+
+        Returns
+        -------
+        array of shape (n,), int64
+            Ids.
+        """
         return _ids(await self._client.ask(**self._add(vectors, frame, key, margin)))
 
     async def lookup(self, vectors: Any, *, margin: float | None = None) -> Int64Array:
-        """The id of each vector, -1 for unknown ones. Nothing is learned."""
+        """The id of each vector, -1 for unknown ones. Nothing is learned.
+
+        Parameters
+        ----------
+        vectors : array of shape (n, D) or (D,)
+        margin : float, optional
+            -1, too, where the best id is nearer than the second by less than this (of the cosine).
+
+        Returns
+        -------
+        array of shape (n,), int64
+            Ids.
+        """
         return _ids(await self._client.ask(**self._lookup(vectors, margin)))
 
     async def name_id(self, number: int, name: str | None, *, key: str | None = None) -> dict[str, Any]:
-        """Name an id; None takes the name away."""
+        """Name an id; None takes the name away.
+
+        Parameters
+        ----------
+        number : int
+            The id.
+        name : str or None
+            The name.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
         asked = self._post(f"ids/{number}/name", {"name": name}, key, "PUT")
         found: dict[str, Any] = (await self._client.ask(**asked)).json()
         return found
 
     async def post(self, what: str, body: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
-        """Any other request that changes something: "merge", "split", "undo", ..."""
+        """Any other request that changes something: "merge", "split", "undo", ...
+
+        Parameters
+        ----------
+        what : str
+            The last part of the path.
+        body : mapping
+            What is sent.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
         found: dict[str, Any] = (await self._client.ask(**self._post(what, body, key))).json()
         return found
 
     async def get(self, what: str = "", **params: Any) -> dict[str, Any]:
-        """Any request that reads: "/ids", "/events", ..."""
+        """Any request that reads: "/ids", "/events", ...
+
+        Parameters
+        ----------
+        what : str
+            The path below the collection.
+        **params : Any
+            What follows the question mark.
+
+        Returns
+        -------
+        dict
+            What the service answered.
+        """
         found: dict[str, Any] = (await self._client.ask(**self._get(what, **params))).json()
         return found
 
     async def watch(self, since: int = -1) -> AsyncIterator[dict[str, Any]]:
-        """Events as they come, until the connection ends."""
+        """Events as they come, until the connection ends.
+
+        Parameters
+        ----------
+        since : int, default=-1
+            The number of the last event that is known; -1: from now on.
+
+        Yields
+        ------
+        dict
+            An event.
+        """
         path = f"/v1/collections/{self.name}/events/stream"
         async with self._client._http.stream("GET", path, params={"since": since}, timeout=30.0) as answer:
             async for line in answer.aiter_lines():

@@ -1,5 +1,6 @@
-"""The colours of clusters: twelve that readers with any kind of sight tell apart, twelve more for many clusters, and
-one for what has no cluster.
+"""The colours of clusters.
+
+Twelve that readers with any kind of sight tell apart, twelve more for many clusters, and one for what has no cluster.
 """
 
 from __future__ import annotations

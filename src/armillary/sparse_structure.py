@@ -177,8 +177,10 @@ def _made(csr: Csr, data: npt.NDArray[Any], indices: npt.NDArray[Any], pointers:
 
 
 def _distinct(csr: Csr) -> Csr:
-    """A copy with columns in order and entries of one place added up: what is summed in the order stored then has the
-    bits of dense rows. Whether a place is named twice is not known before columns are sorted, so nothing is spared.
+    """A copy with columns in order and entries of one place added up.
+
+    What is summed in the order stored then has the bits of dense rows. Whether a place is named twice is not known
+    before columns are sorted, so nothing is spared.
     """
     fresh = _made(csr, csr.data[: csr.indptr[-1]], csr.indices[: csr.indptr[-1]], csr.indptr).copy()
     fresh.sum_duplicates()

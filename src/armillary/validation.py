@@ -251,8 +251,9 @@ def _refuse_kind(dtype: np.dtype[Any], who: str, what: str) -> None:
 
 
 class Gauge(NamedTuple):
-    """Sums of squares of rows, as the norm defines them. `GAUGE` is in NumPy; kernels have a quicker one, equal to the
-    bit. Rows are C-contiguous, float32 or float64.
+    """Sums of squares of rows, as the norm defines them.
+
+    `GAUGE` is in NumPy; kernels have a quicker one, equal to the bit. Rows are C-contiguous, float32 or float64.
     """
 
     # True if all norms of rows (n, D) are surely 1 to within a tolerance, False if that is not sure
@@ -423,8 +424,10 @@ GAUGE = Gauge(_are_surely_unit, column_squares, stored_squares)
 
 
 def safe_factors(largest: Float64Array) -> Float64Array:
-    """Powers of two (n,) that bring rows with these largest absolute values to where their squares neither overflow
-    nor vanish. Multiplying by them rounds nothing, so norms and directions keep their bits.
+    """Powers of two (n,) that bring rows to where their squares neither overflow nor vanish.
+
+    Rows have these largest absolute values. Multiplying by them rounds nothing, so norms and directions keep their
+    bits.
     """
     # past 2^1000 the factor itself would overflow; what is left is far from the ends of the range
     return np.ldexp(1.0, -np.clip(np.frexp(largest)[1], -1000, 1000))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
@@ -12,7 +11,6 @@ from tests.making import each
 
 from armillary.exceptions import InputError, ParameterError
 from armillary.metrics import (
-    agreement,
     geometric_nmi_score,
     macro_f1_score,
     matched_accuracy_score,
@@ -165,9 +163,3 @@ class TestLabels:
 def test_base_must_exceed_one(base):
     with pytest.raises(ParameterError, match=r"`base` of variation_of_information .* above 1; got .*Use 2 for bits"):
         variation_of_information([0, 1], [0, 1], base=base)
-
-
-def test_examples_in_docstrings_run():
-    result = doctest.testmod(agreement)
-    assert result.attempted > 0
-    assert result.failed == 0

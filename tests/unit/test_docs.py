@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import doctest
 import importlib
 import importlib.util
 import inspect
 import re
 import sys
+from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 
@@ -82,9 +84,90 @@ def test_names_of_the_reference_exist_and_say_what_they_are():
             assert inspect.getdoc(getattr(importlib.import_module(room), name)), f"{room}.{name}"
 
 
-@pytest.mark.parametrize("name", ["distributions.vmf", "distributions.bessel", "geometry.sphere", "geometry.means"])
-def test_examples_of_docstrings_run(name):
-    result = doctest.testmod(importlib.import_module(f"armillary.{name}"))
+SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", flags=re.MULTILINE)
+
+
+def sections(doc):
+    """Sections of a docstring by their titles."""
+    _, *found = SECTION.split(inspect.cleandoc(doc or ""))
+    return dict(zip(found[::2], found[1::2], strict=True))
+
+
+def named(section):
+    """Names at the left edge of a section: `a, b : int` has two."""
+    lines = [line.partition(" : ")[0] for line in section.splitlines() if re.match(r"[*\w]", line)]
+    return [name.strip("* ") for line in lines for name in line.split(",")]
+
+
+def lacks_of_callable(one):
+    """What the docstring of a function or method does not say of its parameters and of what it returns."""
+    told, signature = sections(one.__doc__), inspect.signature(one)
+    names = [name for name in signature.parameters if name not in ("self", "cls")]
+    if sorted(names) != sorted(named(told.get("Parameters", ""))):
+        yield f"Parameters: {named(told.get('Parameters', ''))} for {names}"
+    if signature.return_annotation not in (None, "None") and not {"Returns", "Yields"} & set(told):
+        yield "Returns"
+
+
+def has_fields(one):
+    """Whether it is a record, whose fields `conf.py` lists with the comments beside them."""
+    return dataclasses.is_dataclass(one) or hasattr(one, "_fields") or issubclass(one, Enum)
+
+
+def lacks(one):
+    """What the page of a public name does not say."""
+    told = sections(one.__doc__)
+    if ">>> " not in told.get("Examples", ""):
+        yield "Examples"
+    if not inspect.isclass(one):
+        yield from lacks_of_callable(one)
+        return
+    names = [name for name in inspect.signature(one).parameters if not name.startswith("_")]
+    if "Parameters" in told and sorted(named(told["Parameters"])) != sorted(names):
+        yield f"Parameters: {named(told['Parameters'])} for {names}"
+    if names and not {"Parameters", "Attributes"} & set(told) and not has_fields(one):
+        yield "Parameters or Attributes"
+    for name, method in inspect.getmembers(one, inspect.isroutine):
+        if not name.startswith("_") and (getattr(method, "__module__", None) or "").startswith("armillary"):
+            yield from (f"{name}: {lack}" for lack in lacks_of_callable(method))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_public_name_tells_its_parameters_what_it_returns_and_an_example(room):
+    found = {name: getattr(importlib.import_module(room), name) for name in public_names(room)}
+    spoken = {name: one for name, one in found.items() if callable(one) and not is_exception(one)}
+    assert {name: list(lacks(one)) for name, one in spoken.items() if list(lacks(one))} == {}
+
+
+def is_exception(one):
+    return inspect.isclass(one) and issubclass(one, BaseException)
+
+
+def test_a_lack_would_be_found():
+    def area(width: float, height: float) -> float:
+        """The area.
+
+        Parameters
+        ----------
+        width : float
+        """
+
+    assert list(lacks(area)) == ["Examples", "Parameters: ['width'] for ['width', 'height']", "Returns"]
+
+
+SOURCES = ROOT / "src" / "armillary"
+WITH_EXAMPLES = sorted(
+    path.relative_to(SOURCES).with_suffix("").as_posix().replace("/", ".")
+    for path in SOURCES.rglob("*.py")
+    if ">>> " in path.read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_examples_of_docstrings_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    result = doctest.testmod(pytest.importorskip(f"armillary.{name}", exc_type=ImportError))
     assert result.attempted
     assert not result.failed
 
@@ -107,18 +190,26 @@ def test_every_page_is_within_reach():
 
 
 def test_common_tasks_are_reached_in_three_clicks_along_their_paths():
-    known = page_links.pages()
-    lines = (DOCS / "tasks.md").read_text(encoding="utf-8").splitlines()
-    tasks = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ") and "`index`" in line]
+    known, tasks = page_links.pages(), page_links.tasks()
     assert len(tasks) >= 10
-    for task, path, goal in tasks:
-        steps = re.findall(r"`([^`]+)`", path)
+    for task, steps, goal in tasks:
         assert steps[0] == "index"
         assert len(steps) - 1 <= 3, task
         for here, there in pairwise(steps):
             assert there in page_links.neighbours(here, known), f"{task}: {here} has no link to {there}"
-        (target,) = re.findall(r"\]\(([^)]+)\)", goal)
-        assert page_links.resolve("tasks", target)[0] == steps[-1], task
+        assert page_links.resolve("tasks", goal)[0] == steps[-1], task
+
+
+def test_a_task_that_cannot_be_clicked_would_be_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(page_links, "tasks", lambda: [("Cite it", ["index", "cite"], "cite.md#bibtex")])
+    (tmp_path / "cite.html").write_text('<h2 id="papers">')
+    (tmp_path / "index.html").write_text('<a href="faq.html">')
+    assert page_links.lost_tasks(tmp_path) == [
+        "Cite it: index has no link to cite",
+        "Cite it: cite has no heading bibtex",
+    ]
+    (tmp_path / "index.html").write_text('<a href="cite.html#bibtex">')
+    assert page_links.lost_tasks(tmp_path) == ["Cite it: cite has no heading bibtex"]
 
 
 QUICK = [page for page in code_blocks.pages() if not code_blocks.is_slow(page) and list(code_blocks.blocks(page))]

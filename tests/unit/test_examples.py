@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "examples"
-# demo.py and room.py leave pictures and are run by `make demo`; the handbook holds what tour.py prints; messages.py
-# writes the table that the README clusters
+# demo.py and room.py leave pictures and are run by `make demo`; docs/guide/tour.md holds what tour.py prints;
+# messages.py writes the table that the README clusters
 ELSEWHERE = {"demo", "messages", "room", "tour"}
 EXAMPLES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in ELSEWHERE)
 MARK = "It prints:\n\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import doctest
 import io
 import sys
 from types import SimpleNamespace
@@ -16,7 +15,6 @@ from matplotlib.figure import Figure
 from armillary.exceptions import InputError, MissingExtraError, ParameterError
 from armillary.palette import PALETTE
 from armillary.plots import (
-    clusters,
     plot_cluster_sizes,
     plot_silhouettes,
     plot_similarity,
@@ -24,9 +22,6 @@ from armillary.plots import (
     plot_sphere_views,
     plot_sweep,
     plot_traces,
-    similarity,
-    sweeps,
-    traces,
 )
 from armillary.plots.paper import INK, png_of, svg_of
 from armillary.plots.similarity import similarity_order
@@ -356,10 +351,3 @@ def test_pictures_for_a_page_follow_its_colours_and_are_the_same_each_time():
     assert "2 clusters, 3 rows</text>" in svg  # words, not outlines
     assert svg == svg_of(plot_cluster_sizes([0, 0, 1]), "sizes")
     assert png_of(plot_cluster_sizes([0, 1]).figure).startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("module", [clusters, similarity, sweeps, traces])
-def test_examples_in_docstrings_run(module):
-    result = doctest.testmod(module)
-    assert result.attempted > 0
-    assert result.failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import importlib.util
 import io
 import math
@@ -18,7 +17,7 @@ from armillary import DDPvMFMeans, DPvMFMeans
 from armillary.datasets import make_vmf_mixture
 from armillary.exceptions import InputError, ParameterError
 from armillary.metrics import purity_score
-from armillary.vision import DirectionSegmenter, Normals, estimate_normals, make_room_walk, segmenter
+from armillary.vision import DirectionSegmenter, Normals, estimate_normals, make_room_walk
 from armillary.vision.tracking import DDPTracker, SequentialTracker, estimated_turn
 
 METHODS = ("ddp", "sequential", "batch")
@@ -391,7 +390,3 @@ def test_the_room_of_the_demo_is_walked(tmp_path):
     printed = console.file.getvalue()
     for words in ("id purity", "same id on the way back", "frames/s", "smoothing", "DP-vMF-means, sequential"):
         assert words in printed
-
-
-def test_the_example_runs():
-    assert doctest.testmod(segmenter).failed == 0

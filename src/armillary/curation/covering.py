@@ -29,6 +29,16 @@ class Coverage:
         The share of rows in the largest.
     gini : float
         0 where all clusters have equally many rows, towards 1 where one has all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary import SphericalKMeans
+    >>> from armillary.curation import coverage
+    >>> rows = np.array([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    >>> level, = coverage(SphericalKMeans(2, random_state=0).fit(rows))
+    >>> level.n_filled, level.largest_share
+    (2, 0.75)
     """
 
     level: int

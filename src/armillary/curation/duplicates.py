@@ -79,6 +79,15 @@ class Duplicates:
         Rows with more clusters in reach than were searched: where it is 0 all pairs were found.
     n_chained : int
         Rows whose `kept_for` is not the row that they went for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.curation import near_duplicates
+    >>> rows = np.random.default_rng(0).standard_normal((300, 20))
+    >>> rows[[100, 200]] = rows[7]
+    >>> [group.tolist() for group in near_duplicates(rows).groups()]
+    [[7, 100, 200]]
     """
 
     kept_for: npt.NDArray[np.int64]
@@ -103,7 +112,18 @@ class Duplicates:
         return self.n_truncated == 0
 
     def groups(self, most: int | None = None) -> list[npt.NDArray[np.int64]]:
-        """Rows that were taken for one, the kept one first, the largest group first."""
+        """Rows that were taken for one, the kept one first, the largest group first.
+
+        Parameters
+        ----------
+        most : int, optional
+            At most so many groups; None: all.
+
+        Returns
+        -------
+        list of arrays of int64
+            Numbers of rows.
+        """
         gone = np.flatnonzero(~self.is_kept)
         kept, sizes = np.unique(self.kept_for[gone], return_counts=True)
         order = np.lexsort((kept, -sizes))[:most]

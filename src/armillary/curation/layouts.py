@@ -45,6 +45,14 @@ class InvertedLists:
         Where the list of each cluster begins and ends.
     ids : array of shape (n,), int64
         Numbers of rows, list after list, rising within each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.curation import InvertedLists
+    >>> lists = InvertedLists(np.eye(2, dtype=np.float32), offsets=np.array([0, 2, 3]), ids=np.array([0, 2, 1]))
+    >>> lists.members(0).tolist()
+    [0, 2]
     """
 
     centroids: npt.NDArray[np.float32]
@@ -52,7 +60,18 @@ class InvertedLists:
     ids: npt.NDArray[np.int64]
 
     def members(self, number: int) -> npt.NDArray[np.int64]:
-        """The rows of one list."""
+        """The rows of one list.
+
+        Parameters
+        ----------
+        number : int
+            Of the list.
+
+        Returns
+        -------
+        array of int64
+            Rising.
+        """
         return self.ids[self.offsets[number] : self.offsets[number + 1]]
 
 
@@ -66,20 +85,51 @@ class ResidualCodebooks:
         Of the coarse level.
     codebooks : array of shape (L, C, D), float32
         Entries of each residual level.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.curation import ResidualCodebooks
+    >>> books = ResidualCodebooks(np.eye(2, dtype=np.float32), np.array([[[0.0, 0.0], [0.0, 0.5]]], np.float32))
+    >>> books.decode([0, 1], [[1], [0]]).tolist()
+    [[1.0, 0.5], [0.0, 1.0]]
     """
 
     centroids: npt.NDArray[np.float32]
     codebooks: npt.NDArray[np.float32]
 
     def decode(self, lists: ArrayLike, codes: ArrayLike) -> npt.NDArray[np.float32]:
-        """Rows (n, D) from the centroid (n,) and the entry of each level (n, L)."""
+        """Rows (n, D) from the centroid (n,) and the entry of each level (n, L).
+
+        Parameters
+        ----------
+        lists : array of int of shape (n,)
+        codes : array of int of shape (n, L)
+
+        Returns
+        -------
+        array of shape (n, D), float32
+            What the codes stand for.
+        """
         found = self.centroids[np.asarray(lists)].copy()
         for level, own in enumerate(np.asarray(codes).T):
             found += self.codebooks[level][own]
         return found
 
     def encode(self, X: Any, *, n_threads: int | None = None) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint16]]:
-        """The centroid (n,) and the entries (n, L) of rows, the nearest at each level."""
+        """The centroid (n,) and the entries (n, L) of rows, the nearest at each level.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        n_threads : int, optional
+            None: as many as there are cores.
+
+        Returns
+        -------
+        lists : array of shape (n,), int32
+        codes : array of shape (n, L), uint16
+        """
         who = "ResidualCodebooks.encode"
         points = checked_points(X, who, expected_features=self.centroids.shape[1])
         n_levels = len(self.codebooks)

@@ -78,6 +78,12 @@ class CurationPlan:
         Rows that are compared with all others to measure what was missed; 0 measures nothing.
     random_state : int, default=0
         Seed.
+
+    Examples
+    --------
+    >>> from armillary.curation import CurationPlan
+    >>> CurationPlan(n_clusters=(10, 100), threshold=0.98).checked(n_rows=5_000).keep
+    'first'
     """
 
     n_clusters: Sequence[int] = (100, 1000)
@@ -93,7 +99,18 @@ class CurationPlan:
     random_state: int = 0
 
     def checked(self, n_rows: int) -> CurationPlan:
-        """The plan, or an error that names the wrong value; a lower number of clusters is not chosen by itself."""
+        """The plan, or an error that names the wrong value; a lower number of clusters is not chosen by itself.
+
+        Parameters
+        ----------
+        n_rows : int
+            Rows that it is for.
+
+        Returns
+        -------
+        CurationPlan
+            The same plan.
+        """
         sizes = np.atleast_1d(np.asarray(self.n_clusters)).tolist()
         n_fit_rows = None if self.n_fit_rows is None else check_integer(self.n_fit_rows, "n_fit_rows", _WHO, low=1)
         n_sample = None if self.n_sample is None else check_integer(self.n_sample, "n_sample", _WHO, low=1)

@@ -37,7 +37,15 @@ from armillary.validation import check_number
 
 @dataclass(frozen=True, eq=False)
 class VonMisesFisherMixtureTruth:
-    """What `make_vmf_mixture` drew."""
+    """What `make_vmf_mixture` drew.
+
+    Examples
+    --------
+    >>> from armillary.datasets import make_vmf_mixture
+    >>> _, _, truth = make_vmf_mixture(100, 3, 2, concentration=50.0, random_state=0)
+    >>> truth.directions.shape, truth.concentrations.tolist()
+    ((2, 3), [50.0, 50.0])
+    """
 
     directions: Float64Array  # (K, D) unit
     concentrations: Float64Array  # (K,)
@@ -46,7 +54,15 @@ class VonMisesFisherMixtureTruth:
 
 @dataclass(frozen=True, eq=False)
 class TangentGaussianMixtureTruth:
-    """What `make_tangent_gaussian_mixture` drew."""
+    """What `make_tangent_gaussian_mixture` drew.
+
+    Examples
+    --------
+    >>> from armillary.datasets import make_tangent_gaussian_mixture
+    >>> _, _, truth = make_tangent_gaussian_mixture(100, 3, 2, random_state=0)
+    >>> truth.covariances.shape
+    (2, 3, 3)
+    """
 
     directions: Float64Array  # (K, D) unit
     covariances: Float64Array  # (K, D, D) in ambient coordinates: rank D - 1, covariances[k] @ directions[k] = 0

@@ -33,7 +33,15 @@ from armillary.validation import check_integer, check_number
 
 @dataclass(frozen=True, eq=False)
 class DriftingMixtureTruth:
-    """What `make_drifting_mixture` drew."""
+    """What `make_drifting_mixture` drew.
+
+    Examples
+    --------
+    >>> from armillary.datasets import make_drifting_mixture
+    >>> _, _, truth = make_drifting_mixture(100, 3, 2, 4, random_state=0)
+    >>> truth.directions.shape, truth.is_present.shape
+    ((4, 2, 3), (4, 2))
+    """
 
     directions: Float64Array  # (T, K, D) unit, also while a cluster is absent
     is_present: npt.NDArray[np.bool_]  # (T, K)

@@ -34,7 +34,15 @@ _LOG_LENGTH_DEVIATION = 0.5
 
 @dataclass(frozen=True, eq=False)
 class SparseTopicsTruth:
-    """What `make_sparse_topics` drew."""
+    """What `make_sparse_topics` drew.
+
+    Examples
+    --------
+    >>> from armillary.datasets import make_sparse_topics
+    >>> _, _, truth = make_sparse_topics(50, 200, 3, random_state=0)
+    >>> truth.word_probabilities().shape
+    (3, 200)
+    """
 
     background: Float64Array  # (D,) probability of each word outside the topics
     topic_words: npt.NDArray[np.int64]  # (K, W) words of each topic, most frequent first
@@ -44,7 +52,13 @@ class SparseTopicsTruth:
     document_lengths: npt.NDArray[np.int64]  # (n_samples,) words in each document, counted with repeats
 
     def word_probabilities(self) -> Float64Array:
-        """Probability of each word in each topic, shape (K, D), dense."""
+        """Probability of each word in each topic, shape (K, D), dense.
+
+        Returns
+        -------
+        array of shape (K, D)
+            Each row has the sum 1.
+        """
         probabilities = np.tile((1.0 - self.topic_share) * self.background, (len(self.topic_words), 1))
         rows = np.arange(len(self.topic_words))[:, None]
         probabilities[rows, self.topic_words] += self.topic_share * self.topic_word_probabilities

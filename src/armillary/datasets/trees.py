@@ -32,7 +32,15 @@ from armillary.exceptions import ParameterError
 
 @dataclass(frozen=True, eq=False)
 class VonMisesFisherTreeTruth:
-    """What `make_vmf_tree` drew."""
+    """What `make_vmf_tree` drew.
+
+    Examples
+    --------
+    >>> from armillary.datasets import make_vmf_tree
+    >>> _, _, truth = make_vmf_tree(50, 10, height=2, branching=2, random_state=0)
+    >>> truth.nodes_at(1).tolist()
+    [1, 1, 2, 2]
+    """
 
     parents: npt.NDArray[np.int64]  # (J,) -1 for none
     leaves: npt.NDArray[np.int64]  # (L,) node of each label
@@ -41,7 +49,18 @@ class VonMisesFisherTreeTruth:
     weights: Float64Array  # (L,) sum 1
 
     def nodes_at(self, level: int) -> npt.NDArray[np.int64]:
-        """The node of each label (L,) at this depth: what rows belong to there."""
+        """The node of each label (L,) at this depth: what rows belong to there.
+
+        Parameters
+        ----------
+        level : int
+            0 is that of the nodes without a parent.
+
+        Returns
+        -------
+        array of shape (L,), int64
+            Numbers of nodes.
+        """
         return Tree.of(self.parents).at_level(level)
 
 

@@ -34,7 +34,17 @@ Data = TypeVar("Data")
 
 @dataclass(frozen=True, eq=False)
 class JointTestResult:
-    """Statistics under both ways of drawing."""
+    """Statistics under both ways of drawing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.diagnostics import compare_draws
+    >>> draw = np.random.default_rng(0)
+    >>> found = compare_draws(draw.normal(size=(400, 1)), draw.normal(size=(1, 400, 1)), false_alarm_rate=1e-3)
+    >>> print(str(found).splitlines()[0])
+    joint test passed at false-alarm rate 0.001
+    """
 
     names: tuple[str, ...]  # m of them
     marginal_means: Float64Array  # (m,)
@@ -103,6 +113,19 @@ def joint_test(
     -------
     JointTestResult
         Means, z scores and p values of each statistic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.diagnostics import joint_test
+    >>> prior = lambda generator: generator.normal()
+    >>> data = lambda mean, generator: mean + generator.normal()
+    >>> step = lambda mean, x, generator: 0.5 * x + np.sqrt(0.5) * generator.normal()
+    >>> from armillary.draws import Stream
+    >>> moments = lambda mean, x: [mean, mean**2, mean * x]
+    >>> options = {"n_draws": 500, "n_steps": 500, "stream": Stream.of(0), "false_alarm_rate": 1e-3}
+    >>> joint_test(prior, data, step, moments, **options).is_passed
+    True
     """
     marginal = marginal_conditional_draws(
         draw_parameters, draw_data, statistics, n_draws, stream.generator("joint test marginal")
@@ -139,6 +162,15 @@ def marginal_conditional_draws(
     -------
     array of shape (n_draws * B, m)
         Statistics.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.diagnostics import marginal_conditional_draws
+    >>> prior = lambda generator: generator.normal()
+    >>> data = lambda mean, generator: mean + generator.normal()
+    >>> marginal_conditional_draws(prior, data, lambda mean, x: [mean, x], 5, np.random.default_rng(0)).shape
+    (5, 2)
     """
     found = []
     for _ in range(check_integer(n_draws, "n_draws", "joint_test", low=2)):
@@ -176,6 +208,16 @@ def successive_conditional_draws(
     -------
     array of shape (B, n_steps, m)
         Statistics.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.diagnostics import successive_conditional_draws
+    >>> prior = lambda generator: generator.normal()
+    >>> data = lambda mean, generator: mean + generator.normal()
+    >>> step = lambda mean, x, generator: 0.5 * x + np.sqrt(0.5) * generator.normal()
+    >>> successive_conditional_draws(prior, data, step, lambda mean, x: [mean, x], 5, np.random.default_rng(0)).shape
+    (1, 5, 2)
     """
     theta = draw_parameters(generator)
     found = []
@@ -214,6 +256,17 @@ def compare_draws(
     -------
     JointTestResult
         Means, z scores and p values of each statistic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.diagnostics import compare_draws
+    >>> draw = np.random.default_rng(0)
+    >>> here, chain = draw.normal(size=(400, 2)), draw.normal(size=(1, 400, 2))
+    >>> compare_draws(here, chain, false_alarm_rate=1e-3).is_passed
+    True
+    >>> compare_draws(here, chain + [0.0, 1.0], false_alarm_rate=1e-3).is_passed
+    False
     """
     check_number(false_alarm_rate, "false_alarm_rate", "joint_test", low=0.0, high=1.0)
     marginal, successive = _draws(marginal, successive)

@@ -122,7 +122,7 @@ class Tree:
 
     @cached_property
     def n_children(self) -> Nodes:
-        """(J,)"""
+        """Children of each node (J,), counted."""
         return np.bincount(self.parents[self.parents >= 0], minlength=len(self))
 
     @cached_property

@@ -76,7 +76,15 @@ _MOST_CONCENTRATION = 1e150
 
 
 class Fit(NamedTuple):
-    """A maximum likelihood fit: `mean` (D,), `concentration`, and `log_likelihood` in nats over all rows."""
+    """A maximum likelihood fit: `mean` (D,), `concentration`, and `log_likelihood` in nats over all rows.
+
+    Examples
+    --------
+    >>> from armillary.distributions import vmf
+    >>> found = vmf.fit([[0.0, 1.0], [0.6, 0.8]])
+    >>> round(found.concentration, 2)
+    10.02
+    """
 
     mean: Float64Array
     concentration: float
@@ -84,7 +92,16 @@ class Fit(NamedTuple):
 
 
 class MeanPosterior(NamedTuple):
-    """The law of a mean direction, vMF(`direction`, `concentration`): shapes (..., D) and (...)."""
+    """The law of a mean direction, vMF(`direction`, `concentration`): shapes (..., D) and (...).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.distributions import vmf
+    >>> law = vmf.MeanPosterior(np.array([0.0, 0.0, 1.0]), np.array(50.0))
+    >>> law.direction.shape
+    (3,)
+    """
 
     direction: Float64Array
     concentration: Float64Array

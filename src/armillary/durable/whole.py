@@ -33,8 +33,10 @@ _MOST_NUMBERED = 4
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str], who: str = "save") -> Iterator[BinaryIO]:
-    """A binary file that appears at `path` when the block ends without an error: a crash at any moment leaves the old
-    file or the new one. `who` is named in the sentence about a path that is no place for a file.
+    """A binary file that appears at `path` when the block ends without an error.
+
+    A crash at any moment leaves the old file or the new one. `who` is named in the sentence about a path that is no
+    place for a file.
     """
     # through a symbolic link to its target, as open() would
     target = Path(os.path.realpath(check_path(path, who)))

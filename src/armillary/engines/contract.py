@@ -308,8 +308,10 @@ class Labels(Protocol):
         """The clusters are no longer those of the last pass: whatever is known of them besides labels does not hold."""
 
     def to_host(self, names: npt.NDArray[np.int64] | None = None) -> npt.NDArray[Any]:
-        """The labels as an array for the user: int32, or as names (K,) int64; -1 for rows without one, and for rows
-        that came and are missing."""
+        """The labels as an array for the user: int32, or as names (K,) int64.
+
+        -1 for rows without one, and for rows that came and are missing.
+        """
 
 
 class Column(Protocol):
@@ -412,8 +414,10 @@ class Sets(RowSets, Protocol):
         """Left where a row of a set has this label."""
 
     def remembered(self, names: Sequence[Hashable], make: Callable[[list[int]], Sequence[Any]]) -> list[Any]:
-        """Something of each set, a function of the set and of the name given for it; `make` finds it for the sets at
-        some places. An engine may remember what it was."""
+        """Something of each set, a function of the set and of the name given for it.
+
+        `make` finds it for the sets at some places. An engine may remember what it was.
+        """
 
 
 class Halves(Protocol):
@@ -638,8 +642,10 @@ class Passes(Protocol):
         """1 / |x| of each row, to float64 precision: rows are unit only to the precision of their type."""
 
     def lower(self, column: Column, rule: AffineRule, *, is_exact: bool = False) -> None:
-        """Lower to 1 - the score of one cluster, where that is less; exact: by float64 sums in column order, and then
-        of any number of clusters, of which the best counts."""
+        """Lower to 1 - the score of one cluster, where that is less.
+
+        Exact: by float64 sums in column order, and then of any number of clusters, of which the best counts.
+        """
 
     def left(self, column: Column, rule: AffineRule) -> Float64Array:
         """The weighted sum that would remain if each cluster of the rule (K,) were used to `lower` by itself."""
@@ -695,8 +701,11 @@ class Passes(Protocol):
         """The sum of the weights of each cluster's rows (K,)."""
 
     def compare(self, rule: AffineRule, labels: Labels, first: int, own: Column, nearest: Column) -> None:
-        """Of the clusters of the rule, the first of which has the label `first`: write a row's float64 score with its
-        own cluster over `own`, where it is among them, and raise `nearest` to the largest of the others."""
+        """Write scores with the own clusters over `own`, and raise `nearest` to the largest of the others.
+
+        The first cluster of the rule has the label `first`. Scores are float64; a row whose cluster is not among those
+        of the rule keeps its `own`.
+        """
 
     def fold(
         self,
@@ -714,8 +723,10 @@ class Passes(Protocol):
         labels: Labels | None = None,
         columns: Sequence[Column] = (),
     ) -> npt.NDArray[Any]:
-        """Something of each row for the user, (n,) or (n, K): scores in the type of the rows, shares, the log evidence,
-        or a function of float64 scores."""
+        """Something of each row for the user, (n,) or (n, K).
+
+        Scores in the type of the rows, shares, the log evidence, or a function of float64 scores.
+        """
 
     def mean(self, values: npt.NDArray[Any]) -> float:
         """The mean of something of each row (n,) that `values` gave, weighted as the rows are."""

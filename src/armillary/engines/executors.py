@@ -31,8 +31,10 @@ class Station(Protocol):
     """The way to the desk of one part."""
 
     def ask(self, message: bytes) -> bytes:
-        """The desk's answer; raises `StationLostError` where the worker went away. The next call then goes to a new,
-        empty desk, or raises another error where no worker is left."""
+        """The desk's answer; raises `StationLostError` where the worker went away.
+
+        The next call then goes to a new, empty desk, or raises another error where no worker is left.
+        """
 
 
 class Executor(Protocol):

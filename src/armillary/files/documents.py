@@ -36,7 +36,14 @@ TABLES = frozenset({"csv", "tsv", "parquet", "arrow", "jsonl"})
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Texts, and what the file says about them."""
+    """Texts, and what the file says about them.
+
+    Examples
+    --------
+    >>> from armillary.files import Documents
+    >>> Documents(["a parcel", "a refund"], ids=["7", "9"]).texts
+    ['a parcel', 'a refund']
+    """
 
     texts: list[str]  # (n,)
     ids: list[str] | None = None  # (n,)
@@ -122,7 +129,7 @@ def read_documents(
     id_column: str | None = None,
     has_header: bool | None = None,
 ) -> Documents:
-    """Read texts, one in each row.
+    r"""Read texts, one in each row.
 
     Parameters
     ----------
@@ -155,7 +162,7 @@ def read_documents(
     >>> from armillary.files import read_documents
     >>> path = os.path.join(tempfile.mkdtemp(), "reviews.csv")
     >>> with open(path, "w") as file:
-    ...     _ = file.write("stars,body\\n5,good coffee\\n1,cold soup\\n")
+    ...     _ = file.write("stars,body\n5,good coffee\n1,cold soup\n")
     >>> read_documents(path).texts
     ['good coffee', 'cold soup']
     """

@@ -45,6 +45,11 @@ def whole_folder(path: str | os.PathLike[str], *, force: bool = False) -> Iterat
     force : bool, default=False
         Replace earlier results.
 
+    Yields
+    ------
+    pathlib.Path
+        The folder as it is called until then.
+
     Examples
     --------
     >>> import tempfile

@@ -240,8 +240,10 @@ def _rows(text: str, separator: str, *, is_whole: bool) -> list[list[str]]:
 
 
 def _is_header(first: list[str], later: list[list[str]]) -> bool:
-    """Whether the first row names the columns: it has words above numbers, names by which columns are known and no
-    numbers, or it counts 0, 1, 2, ... as pandas does.
+    """Whether the first row names the columns.
+
+    It has words above numbers, names by which columns are known and no numbers, or it counts 0, 1, 2, ... as pandas
+    does.
     """
     numbers = [cell for cell in first if _is_number(cell)]
     if not numbers and any(cell.strip().lower() in (ID_NAMES | LABEL_NAMES | TEXT_NAMES) - {""} for cell in first):

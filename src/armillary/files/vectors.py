@@ -18,7 +18,19 @@ from armillary.validation import as_matrix, check_choice
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """Rows as they came, and what the file says about them."""
+    """Rows as they came, and what the file says about them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from armillary.files import read_vectors
+    >>> path = tempfile.mkdtemp() + "/rows.npy"
+    >>> np.save(path, np.eye(3))
+    >>> found = read_vectors(path)
+    >>> found.rows.shape, found.format
+    ((3, 3), 'npy')
+    """
 
     rows: Any  # (n, D) array, memory map or CSR matrix
     ids: list[str] | None = None  # (n,)

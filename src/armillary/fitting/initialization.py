@@ -1,5 +1,7 @@
-"""Where directions start: k-means++ or k-means|| by angle, distinct rows at random, or directions given; and
-farthest-first."""
+"""Where directions start.
+
+k-means++ or k-means|| by angle, distinct rows at random, or directions given; and farthest-first.
+"""
 
 from __future__ import annotations
 

@@ -51,7 +51,15 @@ class Draws(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PointPartition:
-    """A partition chosen among draws."""
+    """A partition chosen among draws.
+
+    Examples
+    --------
+    >>> from armillary.diagnostics import point_partition
+    >>> found = point_partition([[0, 0, 1], [0, 0, 1], [0, 1, 1]])
+    >>> found.labels.tolist(), found.draw
+    ([0, 0, 1], 0)
+    """
 
     labels: npt.NDArray[np.int32]  # (N,) numbered in the order of first appearance
     draw: int  # the first draw that has this partition

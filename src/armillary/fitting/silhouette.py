@@ -63,8 +63,10 @@ def silhouettes(passes: Passes, labels: Labels, n_clusters: int) -> Float64Array
 def _beside(
     passes: Passes, labels: Labels, n_clusters: int
 ) -> tuple[_Silhouette, Labels, tuple[Column, Column, Column]] | None:
-    """What silhouettes are made of, beside each row: products with the means of the own and of the nearest other
-    cluster, and 1 / |x|; with the labels among clusters that have weight. None where there are fewer than 2 of those.
+    """What silhouettes are made of, beside each row; None where fewer than 2 clusters have weight.
+
+    Products with the means of the own and of the nearest other cluster, and 1 / |x|; with the labels among clusters
+    that have weight.
     """
     counts = passes.weigh(labels, n_clusters)
     has_weight = counts > 0.0

@@ -29,8 +29,10 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
     @abstractmethod
     def _answers(self, X: Any, *, rejects: bool, out: Any = None) -> IntArray:
-        """The cluster of each row of X (n,); with `rejects`, -1 where a fit would open a new one. For `out` see
-        `labels_out.py`."""
+        """The cluster of each row of X (n,); with `rejects`, -1 where a fit would open a new one.
+
+        For `out` see `labels_out.py`.
+        """
 
     @reading
     def predict(self, X: Any, *, reject: bool = False, out: Any = None) -> IntArray:
@@ -41,12 +43,33 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
         `out` takes the labels, and is returned: an array of n integers, a memory map, or the path of an npy file, which
         is written whole or not at all and comes back as a memory map.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        reject : bool, default=False
+        out : array, memory map or path, optional
+
+        Returns
+        -------
+        array of shape (n,)
+            Numbers of clusters; where `out` was given, `out`.
         """
         return self._answers(X, rejects=check_flag(reject, "reject", f"{self._who}.predict"), out=out)
 
     @reading
     def transform(self, X: Any) -> FloatArray:
-        """Cosine similarity of each row of X to each of `cluster_centers_` (n, K), in the dtype of the rows."""
+        """Cosine similarity of each row of X to each of `cluster_centers_` (n, K), in the dtype of the rows.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+
+        Returns
+        -------
+        array of shape (n, K)
+            Cosines.
+        """
         check_is_fitted(self)
         return self._cosines(X, self.cluster_centers_)
 

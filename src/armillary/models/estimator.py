@@ -60,8 +60,10 @@ def check_missing(missing: Any, who: str) -> bool:
 
 
 class UnitVectorEstimator(BaseEstimator):
-    """Base of the models. Subclasses have the parameters `n_threads`, `device`, `verbose` and `callbacks`, and those
-    that can pass over rows without a direction also `missing`.
+    """Base of the models.
+
+    Subclasses have the parameters `n_threads`, `device`, `verbose` and `callbacks`, and those that can pass over rows
+    without a direction also `missing`.
 
     Every public method is marked as one that learns or one that reads (`turns.py`).
     """
@@ -132,8 +134,11 @@ class UnitVectorEstimator(BaseEstimator):
         publish(self, change)
 
     def _has_no_names(self, X: Any) -> bool:
-        """A plain array, and no names in the fit: scikit-learn's checks would find nothing, in 0.1 ms. Rows that lie
-        elsewhere have no names that these checks could ask for, and one column of vectors has none of a feature."""
+        """Whether there are no names to look at: scikit-learn's checks would find nothing, in 0.1 ms.
+
+        So it is for a plain array without names in the fit. Rows that lie elsewhere have no names that these checks
+        could ask for, and one column of vectors has none of a feature.
+        """
         is_plain = type(X) is np.ndarray and not hasattr(self, "feature_names_in_")
         return is_plain or has_no_frame(X) or is_vector_column(X)
 

@@ -117,7 +117,20 @@ class AffineMixture(DensityMixin, UnitVectorEstimator, ABC):
 
     @learning
     def fit_predict(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> IntArray:
-        """`fit`; returns `labels_`."""
+        """`fit`; returns `labels_`.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        array of shape (n,), int32
+            `labels_`.
+        """
         return self.fit(X, y, sample_weight).labels_
 
     @reading
@@ -126,27 +139,70 @@ class AffineMixture(DensityMixin, UnitVectorEstimator, ABC):
 
         `out` takes the labels, and is returned: an array of n integers, a memory map, or the path of an npy file, which
         is written whole or not at all and comes back as a memory map.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        out : array, memory map or path, optional
+
+        Returns
+        -------
+        array of shape (n,), int32
+            Numbers of components; where `out` was given, `out`.
         """
         points = self._points(X, is_new=False)
         return best_labels_to(out, points, self._passes(points), self._rule(points))
 
     @reading
     def predict_proba(self, X: Any) -> FloatArray:
-        """Responsibilities of the components for each row of X (n, K)."""
+        """Responsibilities of the components for each row of X (n, K).
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+
+        Returns
+        -------
+        array of shape (n, K)
+            Each row has the sum 1.
+        """
         points = self._points(X, is_new=False)
         with self._passes(points) as passes:
             return points.spread(passes.values(self._rule(points), "shares"))
 
     @reading
     def score_samples(self, X: Any) -> Float64Array:
-        """Log density of each row of X (n,), in nats."""
+        """Log density of each row of X (n,), in nats.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+
+        Returns
+        -------
+        array of shape (n,)
+            Nats.
+        """
         points = self._points(X, is_new=False)
         with self._passes(points) as passes:
             return points.spread(passes.values(self._rule(points), "evidence")) + self._log_base(points)
 
     @reading
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Mean log density of the rows of X."""
+        """Mean log density of the rows of X.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        float
+            Nats a row: higher is better.
+        """
         points = self._points(X, sample_weight, is_new=False)
         with self._passes(points) as passes:
             evidence = passes.evidence(self._rule(points))
@@ -154,12 +210,32 @@ class AffineMixture(DensityMixin, UnitVectorEstimator, ABC):
 
     @reading
     def bic(self, X: Any) -> float:
-        """Bayesian information criterion on X: lower is better."""
+        """Bayesian information criterion on X: lower is better.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+
+        Returns
+        -------
+        float
+            Minus twice the log likelihood, in nats, and the penalty.
+        """
         n_rows = self._points(X, is_new=False).n_rows
         return -2.0 * n_rows * self.score(X) + self._n_parameters() * math.log(n_rows)
 
     @reading
     def aic(self, X: Any) -> float:
-        """Akaike information criterion on X: lower is better."""
+        """Akaike information criterion on X: lower is better.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+
+        Returns
+        -------
+        float
+            Minus twice the log likelihood, in nats, and the penalty.
+        """
         n_rows = self._points(X, is_new=False).n_rows
         return -2.0 * n_rows * self.score(X) + 2.0 * self._n_parameters()

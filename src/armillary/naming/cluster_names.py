@@ -27,7 +27,16 @@ Namer = Callable[[int, list[str], list[Any]], str]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClusterNames(Mapping[int, str]):
-    """Names by label, as a mapping: `names[3]`. Noise (-1) has none."""
+    """Names by label, as a mapping: `names[3]`. Noise (-1) has none.
+
+    Examples
+    --------
+    >>> from armillary import name_clusters
+    >>> texts = ["a late parcel", "my parcel is late", "refund to my card", "the card refund"]
+    >>> names = name_clusters([0, 0, 1, 1], texts=texts)
+    >>> names.of_rows([1, 0, -1])
+    ['card, refund', 'late, parcel', '']
+    """
 
     names: dict[int, str]
     words: dict[int, list[tuple[str, float]]]  # by falling weight
@@ -44,7 +53,17 @@ class ClusterNames(Mapping[int, str]):
         return len(self.names)
 
     def of_rows(self, labels: ArrayLike) -> list[str]:
-        """The name of each row's cluster; empty for noise and labels that are not known."""
+        """The name of each row's cluster; empty for noise and labels that are not known.
+
+        Parameters
+        ----------
+        labels : array of int of shape (n,)
+
+        Returns
+        -------
+        list of n str
+            Names.
+        """
         return [self.names.get(int(label), "") for label in np.asarray(labels)]
 
     def __repr__(self) -> str:

@@ -93,7 +93,20 @@ class Checkpoint:
 
     @contextmanager
     def answers(self, fit: dict[str, Any], n_parts: int) -> Iterator[_Answers]:
-        """The answers of a fit that is told by `fit`; `n_parts` where it begins here, else as many as it had."""
+        """The answers of a fit that is told by `fit`; `n_parts` where it begins here, else as many as it had.
+
+        Parameters
+        ----------
+        fit : dict
+            What tells the fit: model, parameters, rows.
+        n_parts : int
+            Parts that rows are dealt in.
+
+        Returns
+        -------
+        context manager
+            Gives the answers, known ones first, and holds the file until its block ends.
+        """
         way_out = "Wait for it, or name another file."
         with held(self.path, f"The checkpoint '{self.path}'", way_out), _Answers(self.path, fit, n_parts) as found:
             self._open = found

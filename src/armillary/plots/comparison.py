@@ -160,6 +160,18 @@ def plot_suggestion(angles: Any, sweeps: Sequence[tuple[str, Sequence[Mapping[st
     Returns
     -------
     figure : matplotlib Figure
+
+    Examples
+    --------
+    >>> import armillary
+    >>> from armillary.datasets import make_vmf_mixture
+    >>> from armillary.plots import plot_suggestion
+    >>> X, _, _ = make_vmf_mixture(200, 3, 4, concentration=200.0, random_state=0)
+    >>> angles = armillary.select_max_angle(X, [0.2, 0.4], random_state=0)
+    >>> sweep = [{"n_clusters": 3, "score": 0.4}, {"n_clusters": 4, "score": 0.6}]
+    >>> figure = plot_suggestion(angles, [("silhouette", sweep)])
+    >>> len(figure.axes)
+    3
     """
     _need_matplotlib("plot_suggestion")
     figure = _new_figure(6.4 * (1 + len(sweeps)), 4.2)

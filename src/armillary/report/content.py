@@ -51,6 +51,14 @@ class ReportData:
         A flat map beside the sphere: by a library that must be installed, or the places of all rows.
     images : sequence of n paths, optional
         Pictures of the rows. Small copies of some are put into the page (needs the extra "vision").
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.report import ReportData
+    >>> data = ReportData(np.eye(3), [0, 0, 1], names={0: "first"})
+    >>> data.cluster_words([0, 1])
+    ['first', '']
     """
 
     X: Any
@@ -72,11 +80,28 @@ class ReportData:
     images: Sequence[Any] | None = None
 
     def matrix(self) -> Any:
-        """X as a 2-D array or CSR matrix; its values are not looked at."""
+        """X as a 2-D array or CSR matrix; its values are not looked at.
+
+        Returns
+        -------
+        array or CSR matrix of shape (n, D)
+            X.
+        """
         return as_matrix(self.X, _WHO)
 
     def checked_labels(self, n_rows: int) -> IntArray:
-        """The labels as int64 (n,)."""
+        """The labels as int64 (n,).
+
+        Parameters
+        ----------
+        n_rows : int
+            Of X.
+
+        Returns
+        -------
+        array of shape (n,), int64
+            Labels.
+        """
         values = np.asarray(self.labels)
         if values.shape != (n_rows,) or values.dtype.kind not in "iu":
             raise InputError(
@@ -88,7 +113,13 @@ class ReportData:
         return values.astype(np.int64)
 
     def checked_membership(self) -> Float64Array | None:
-        """The membership as numbers in [0, 1] (n,), NaN where there is none."""
+        """The membership as numbers in [0, 1] (n,), NaN where there is none.
+
+        Returns
+        -------
+        array of shape (n,) or None
+            None where none was given.
+        """
         if self.membership is None:
             return None
         try:
@@ -104,12 +135,29 @@ class ReportData:
         return values
 
     def cluster_words(self, labels: IntArray) -> list[str]:
-        """The names of clusters, on one line; empty where they have none."""
+        """The names of clusters, on one line; empty where they have none.
+
+        Parameters
+        ----------
+        labels : array of int of shape (K,)
+            Of the clusters.
+
+        Returns
+        -------
+        list of str
+            One for each label.
+        """
         known = self.names or {}
         return [shortened(one_line(known.get(int(label), "")), _MOST_WORD_LETTERS) for label in labels]
 
     def check_lengths(self, n_rows: int) -> None:
-        """Refuse ids, texts or classes that are not one per row."""
+        """Refuse ids, texts or classes that are not one per row.
+
+        Parameters
+        ----------
+        n_rows : int
+            Of X.
+        """
         beside = {name: getattr(self, name) for name in ("ids", "texts", "truth", "membership", "images")}
         beside |= {f"levels[{name!r}]": labels for name, labels in (self.levels or {}).items()}
         for name, given in beside.items():

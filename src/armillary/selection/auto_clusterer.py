@@ -183,6 +183,18 @@ class AutoClusterer(Clusterer):
         """Find the clusters of the rows of X (n, D), dense or CSR; `y` is ignored.
 
         With `texts`, one for each row, the clusters get names: `names_`.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+        texts : sequence of n str, optional
+
+        Returns
+        -------
+        self
         """
         self._check_own()
         refuse_stored(X, self._who, "models are compared on a sample of it and fitted over and over")
@@ -252,14 +264,37 @@ class AutoClusterer(Clusterer):
 
     @reading
     def predict_membership(self, X: Any) -> Float64Array:
-        """The membership (n,) of rows of X in the clusters that they are given: see `membership_`."""
+        """The membership (n,) of rows of X in the clusters that they are given: see `membership_`.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+
+        Returns
+        -------
+        array of shape (n,)
+            Shares in [0, 1].
+        """
         points = self._points(X, is_new=False)
         found = self._found(replace(cast(Points, points), is_present=None), self._saved_state, rejects=False)[1]
         return cast(Float64Array, everywhere(found, cast(Points, points).is_present, 0.0))
 
     @reading
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Minus the inertia of X about its nearest `cluster_centers_`: higher is better, 0 is perfect."""
+        """Minus the inertia of X about its nearest `cluster_centers_`: higher is better, 0 is perfect.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        float
+            At most 0.
+        """
         points = self._points(X, sample_weight, is_new=False)
         rule = AffineRule.cosines(self.cluster_centers_)
         with open_passes(points, self.n_threads, self._who) as passes:

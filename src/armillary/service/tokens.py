@@ -1,5 +1,8 @@
-"""Tokens: who may read, write or administer. Only their SHA-256 is kept: a token is 256 bits of chance, so no slower
-hash is needed, and whoever reads the file cannot use it."""
+"""Tokens: who may read, write or administer.
+
+Only their SHA-256 is kept: a token is 256 bits of chance, so no slower hash is needed, and whoever reads the file
+cannot use it.
+"""
 
 from __future__ import annotations
 

@@ -71,7 +71,13 @@ class StoredRows:
         return f"<StoredRows {self.shape[0]:,} x {self.shape[1]:,} ({kind}) in {self.order()}>"
 
     def order(self) -> str:
-        """The files in their order, in words: all where they are few."""
+        """The files in their order, in words: all where they are few.
+
+        Returns
+        -------
+        str
+            A sentence's part.
+        """
         names = [f"'{shard.path}'" for shard in self.shards]
         if len(names) == 1:
             return names[0]
@@ -80,7 +86,13 @@ class StoredRows:
         return f"{len(self.shards):,} files in this order: {', '.join(names)}"
 
     def describe(self) -> str:
-        """One line for each file, in their order: its first row, its rows and its name."""
+        """One line for each file, in their order: its first row, its rows and its name.
+
+        Returns
+        -------
+        str
+            Lines.
+        """
         lines = [f"{self.shape[0]:,} rows of {self.shape[1]:,} numbers ({self.dtype})"]
         for start, shard in zip(self.starts, self.shards, strict=False):
             lines.append(f"{start:>15,} {shard.n_rows:>15,}  {shard.path}")
@@ -99,7 +111,20 @@ class StoredRows:
         return self.shards, self.weights
 
     def between(self, first: int, last: int) -> StoredRows:
-        """The rows from..to, still on disk, without weights."""
+        """The rows from..to, still on disk, without weights.
+
+        Parameters
+        ----------
+        first : int
+            The first row.
+        last : int
+            The row after the last.
+
+        Returns
+        -------
+        StoredRows
+            Rows first..last - 1.
+        """
         spans = zip(self.shards, self.starts, strict=False)
         inside = [(shard, max(0, first - start), min(shard.n_rows, last - start)) for shard, start in spans]
         return StoredRows([ShardPart(shard, start, stop) for shard, start, stop in inside if start < stop])
@@ -107,13 +132,32 @@ class StoredRows:
     # ------------------------------------------------------------------------------------------------ reading
 
     def read(self, start: int, stop: int) -> Any:
-        """Rows start..stop, as stored: an array (m, D) or a CSR matrix of their own."""
+        """Rows start..stop, as stored: an array (m, D) or a CSR matrix of their own.
+
+        Parameters
+        ----------
+        start : int
+            The first row.
+        stop : int
+            The row after the last.
+
+        Returns
+        -------
+        array of shape (m, D) or CSR matrix
+            Rows start..stop - 1.
+        """
         out = None if self.is_sparse else np.empty((stop - start, self.shape[1]), self.dtype)
         with self._lock:
             return self._direct.read(start, stop, out)
 
     def sequential(self) -> Sequential:
-        """A place of its own among the rows, for whoever reads them in order."""
+        """A place of its own among the rows, for whoever reads them in order.
+
+        Returns
+        -------
+        Sequential
+            A reader.
+        """
         return Sequential(self)
 
     def __getitem__(self, which: Any) -> Any:
@@ -182,7 +226,18 @@ class StoredRows:
     # ------------------------------------------------------------------------------------------------ files
 
     def place(self, row: int) -> str:
-        """Where a row is, in words: "row 17 of 'b.npy'"."""
+        """Where a row is, in words: "row 17 of 'b.npy'".
+
+        Parameters
+        ----------
+        row : int
+            Its number.
+
+        Returns
+        -------
+        str
+            For messages.
+        """
         number = min(bisect_right(self.starts, row) - 1, len(self.shards) - 1)
         shard = self.shards[number]
         return f"row {shard.first + row - self.starts[number]:,} of '{shard.path}'"

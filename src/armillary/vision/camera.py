@@ -96,7 +96,13 @@ class Camera:
 
     @classmethod
     def kinect(cls) -> Camera:
-        """The nominal Kinect v1 or Xtion, 640 x 480, depth in millimetres."""
+        """The nominal Kinect v1 or Xtion, 640 x 480, depth in millimetres.
+
+        Returns
+        -------
+        Camera
+            Nominal.
+        """
         return cls(525.0, 525.0, 319.5, 239.5, 640, 480, sensor=Sensor.structured_light())
 
     @classmethod
@@ -106,6 +112,16 @@ class Camera:
         "kinect" (v1, Xtion), "kinect_v2", "azure" (narrow, unbinned), "realsense_d415", "realsense_d435",
         "realsense_d455" (640 x 480), "iphone" (LiDAR of Record3D, 256 x 192) and "tof" (a time-of-flight camera of
         320 x 240 pixels and 62 degrees).
+
+        Parameters
+        ----------
+        name : str
+            One of these.
+
+        Returns
+        -------
+        Camera
+            Nominal.
         """
         check_choice(name, "name", "Camera.preset", PRESETS)
         fx, fy, cx, cy, width, height, sensor = PRESETS[name]
@@ -117,13 +133,39 @@ class Camera:
 
         `sequence` is "default", the parameters its authors advise for all, or "freiburg1", "freiburg2", "freiburg3" for
         the calibrated ones.
+
+        Parameters
+        ----------
+        sequence : str, default="default"
+
+        Returns
+        -------
+        Camera
+            Of the sequence.
         """
         check_choice(sequence, "sequence", "Camera.tum", _TUM)
         return cls(*_TUM[sequence], 640, 480, depth_scale=5000.0, sensor=Sensor.structured_light())
 
     @classmethod
     def from_field_of_view(cls, width: int, height: int, angle: float, *, depth_scale: float = 1000.0) -> Camera:
-        """Square pixels, the axis in the middle, and the horizontal field of view `angle` in radians, below pi."""
+        """Square pixels, the axis in the middle, and the horizontal field of view `angle` in radians, below pi.
+
+        Parameters
+        ----------
+        width : int
+            Pixels.
+        height : int
+            Pixels.
+        angle : float
+            Radians.
+        depth_scale : float, default=1000.0
+            Of integers: what a metre is.
+
+        Returns
+        -------
+        Camera
+            As described.
+        """
         who = "Camera.from_field_of_view"
         check_integer(width, "width", who, low=1)
         check_integer(height, "height", who, low=1)
@@ -140,6 +182,18 @@ class Camera:
         place of the first four there may be `intrinsic_matrix`, nine numbers column by column as Open3D writes them, or
         `K` of a ROS camera_info, which may be YAML too (the extra "vision"). Text files are those of ScanNet and TUM:
         "fx_depth = ...", a matrix, or "fx fy cx cy"; `size` (width, height) is for those that do not tell it.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            The file.
+        name : str, optional
+        size : tuple of two int, optional
+
+        Returns
+        -------
+        Camera
+            As the file says.
         """
         found = read_fields(Path(path), size, "Camera.from_file")
         if name is None and _has_intrinsics(found):
@@ -163,7 +217,18 @@ class Camera:
     # ---------------------------------------------------------------------------------------------- use
 
     def scaled(self, factor: float) -> Camera:
-        """The camera of images resized by `factor`, whole pixels merged or cut."""
+        """The camera of images resized by `factor`, whole pixels merged or cut.
+
+        Parameters
+        ----------
+        factor : float
+            0.5 halves both sides.
+
+        Returns
+        -------
+        Camera
+            Of the other size.
+        """
         check_positive(factor, "factor", "Camera.scaled", is_finite=True)
         # the corner of the image stays: centre u of a pixel lies at u + 1/2 from it
         return replace(
@@ -181,6 +246,18 @@ class Camera:
 
         Integers are divided by `depth_scale`; 0, negative numbers, NaN and infinities are no measurement. Float64 stays
         float64, everything else becomes float32.
+
+        Parameters
+        ----------
+        depth : array of shape (H, W)
+            As the camera gives it.
+        who : str
+            Whom an error names.
+
+        Returns
+        -------
+        array of shape (H, W)
+            Metres.
         """
         image = self.check_depth(depth, who)
         scale = 1.0 if image.dtype.kind == "f" else self.depth_scale
@@ -193,6 +270,15 @@ class Camera:
         """Points (H, W, 3) in metres, zeros where nothing was measured, and where something was (H, W).
 
         `depth` is as in `metres`. x points to the right, y down, z ahead.
+
+        Parameters
+        ----------
+        depth : array of shape (H, W)
+
+        Returns
+        -------
+        points : array of shape (H, W, 3), float32
+        is_measured : array of shape (H, W), bool
         """
         z = self.metres(depth, "Camera.points")
         points = np.empty((self.height, self.width, 3), dtype=np.float32)
@@ -202,7 +288,19 @@ class Camera:
         return points, z > 0.0
 
     def check_depth(self, depth: Any, who: str) -> npt.NDArray[Any]:
-        """`depth` as a 2-D array of integers or floats that fits this camera; refused with a sentence otherwise."""
+        """`depth` as a 2-D array of integers or floats that fits this camera; refused with a sentence otherwise.
+
+        Parameters
+        ----------
+        depth : array of shape (H, W)
+        who : str
+            Whom an error names.
+
+        Returns
+        -------
+        array of shape (H, W)
+            The same numbers.
+        """
         image = np.asarray(depth)
         if image.dtype.kind not in "uif":
             raise InputTypeError(
@@ -222,7 +320,13 @@ class Camera:
         return image
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain numbers, in the form that `from_file` reads."""
+        """The fields as plain numbers, in the form that `from_file` reads.
+
+        Returns
+        -------
+        dict
+            For JSON.
+        """
         found = asdict(self)
         if self.sensor is None:
             del found["sensor"]

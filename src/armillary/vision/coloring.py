@@ -88,7 +88,14 @@ class DirectionColors:
         return found
 
     def add(self, ids: Any, directions: Any) -> None:
-        """Give ids (K,) that are new a colour by their directions (K, 3), with y down."""
+        """Give ids (K,) that are new a colour by their directions (K, 3), with y down.
+
+        Parameters
+        ----------
+        ids : array of int of shape (K,)
+        directions : array of shape (K, 3)
+            Unit.
+        """
         for number, direction in zip(ids, np.asarray(directions, dtype=np.float64), strict=True):
             if int(number) not in self._colors:
                 self._colors[int(number)] = self._free(direction)

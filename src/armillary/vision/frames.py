@@ -55,6 +55,17 @@ class Frames(Sequence[Pixels]):
         The file of each frame, with the number of the frame where it holds several.
     timestamps : tuple of float or None
         Seconds, from lists that have them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from armillary.vision import open_frames
+    >>> path = tempfile.mkdtemp() + "/frames.npy"
+    >>> np.save(path, np.ones((5, 4, 6), np.uint16))
+    >>> frames = open_frames(path)
+    >>> len(frames), frames.names[:2], frames[1:4][0].shape
+    (5, ('frames_00000', 'frames_00001'), (4, 6))
     """
 
     def __init__(self, places: Iterable[_Place]) -> None:

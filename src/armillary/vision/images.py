@@ -297,6 +297,19 @@ class Animation:
         Ends in ".gif" or ".mp4".
     frames_per_second : float, default=15
         A GIF shows each frame for a multiple of 10 milliseconds, at least 20.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from armillary.vision import Animation
+    >>> path = Path(tempfile.mkdtemp()) / "two_frames.gif"
+    >>> with Animation(path) as film:
+    ...     film.add(np.zeros((8, 8, 3), np.uint8))
+    ...     film.add(np.full((8, 8, 3), 255, np.uint8))
+    >>> path.stat().st_size > 0
+    True
     """
 
     def __init__(self, path: PathLike, frames_per_second: float = 15.0) -> None:
@@ -315,7 +328,12 @@ class Animation:
         return self
 
     def add(self, colors: Colors) -> None:
-        """The next frame: red, green and blue (H, W, 3), uint8, of one size throughout."""
+        """The next frame: red, green and blue (H, W, 3), uint8, of one size throughout.
+
+        Parameters
+        ----------
+        colors : array of shape (H, W, 3), uint8
+        """
         if self._size not in (None, colors.shape) or colors.ndim != 3 or colors.dtype != np.uint8:
             raise InputError(
                 f"Frames of an Animation must be uint8 of one shape (H, W, 3); got {colors.dtype} of shape "

@@ -25,7 +25,15 @@ _EYE = np.eye(3)
 
 @dataclass(frozen=True, eq=False)
 class Manhattan:
-    """Orthogonal frames of a set of directions; made by `Manhattan.of`."""
+    """Orthogonal frames of a set of directions; made by `Manhattan.of`.
+
+    Examples
+    --------
+    >>> from armillary.vision import Manhattan
+    >>> found = Manhattan.of([[0, 1, 0], [1, 0, 0], [0.6, 0, 0.8]])
+    >>> found.frame_ids.tolist()
+    [0, 0, -1]
+    """
 
     frames: Float64Array  # (F, 3, 3) rotations; the rows of frame f are its axes
     frame_ids: npt.NDArray[np.int64]  # (K,) the frame of each direction, -1 for none
@@ -56,6 +64,11 @@ class Manhattan:
             Greatest angle between a direction and its axis, in radians, at most pi/4.
         max_frames : int, optional
             Stop after so many.
+
+        Returns
+        -------
+        Manhattan
+            Frames, and which direction lies along which axis.
 
         Examples
         --------

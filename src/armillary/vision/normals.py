@@ -30,7 +30,16 @@ from armillary.workers import Workers, thread_count
 
 @dataclass(frozen=True, eq=False)
 class Normals:
-    """Unit normals of an image, and where there are any."""
+    """Unit normals of an image, and where there are any.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.vision import Normals
+    >>> normals = Normals(np.tile(np.float32([0, 0, -1]), (1, 3, 1)), np.array([[True, False, True]]))
+    >>> normals.image_of([4, 7]).tolist()
+    [[4, -1, 7]]
+    """
 
     vectors: npt.NDArray[np.float32]  # (H, W, 3) unit, towards the camera; zeros where there is none
     is_valid: npt.NDArray[np.bool_]  # (H, W)
@@ -39,6 +48,15 @@ class Normals:
         """The normals of the valid pixels, row by row, as a contiguous array (n, 3).
 
         `step` takes every `step`-th pixel of every `step`-th row only.
+
+        Parameters
+        ----------
+        step : int, default=1
+
+        Returns
+        -------
+        array of shape (n, 3), float32
+            Unit.
         """
         from armillary.kernels.images import depth as kernels  # numba loads when first needed
 
@@ -50,7 +68,18 @@ class Normals:
         return rows[:n_rows]
 
     def image_of(self, values: Any, missing: Any = -1) -> npt.NDArray[Any]:
-        """An image (H, W) of one value for each of `rows()`, with `missing` elsewhere."""
+        """An image (H, W) of one value for each of `rows()`, with `missing` elsewhere.
+
+        Parameters
+        ----------
+        values : array of shape (n,)
+        missing : number, default=-1
+
+        Returns
+        -------
+        array of shape (H, W)
+            Of the dtype of the values.
+        """
         from armillary.kernels.images import depth as kernels
 
         found, n_rows = np.asarray(values), int(np.count_nonzero(self.is_valid))

@@ -28,7 +28,16 @@ _BRIDGED = 6  # pixels at 640 x 480 that are passed over on either side
 
 @dataclass(frozen=True, eq=False)
 class Plane:
-    """A flat part of a frame, in the coordinates of its camera: x right, y down, z ahead, metres."""
+    """A flat part of a frame, in the coordinates of its camera: x right, y down, z ahead, metres.
+
+    Examples
+    --------
+    >>> from armillary.vision import DirectionSegmenter, find_planes, make_room_walk
+    >>> walk = make_room_walk(30, width=160, height=120, random_state=0)
+    >>> planes, _ = find_planes(DirectionSegmenter(camera=walk.camera).step(walk[0].depth), walk.camera)
+    >>> planes[0].offset < 0.0, sorted(planes[0].to_dict())[:3]
+    (True, ['area', 'center', 'extent'])
+    """
 
     id: int  # of its direction
     normal: Float64Array  # (3,) unit, towards the camera
@@ -40,7 +49,13 @@ class Plane:
     roughness: float  # metres, the median distance of its points
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers for JSON."""
+        """Plain numbers for JSON.
+
+        Returns
+        -------
+        dict
+            Its fields, rounded.
+        """
         return {
             "id": self.id,
             "normal": [round(value, 6) for value in self.normal.tolist()],
@@ -193,7 +208,15 @@ def _described(number: int, normal: Float64Array, points: Float64Array, camera: 
 
 @dataclass(frozen=True, eq=False)
 class Atlanta:
-    """The vertical of a scene and its walls: one direction up, and orthogonal frames that share it."""
+    """The vertical of a scene and its walls: one direction up, and orthogonal frames that share it.
+
+    Examples
+    --------
+    >>> from armillary.vision import atlanta_frames
+    >>> found = atlanta_frames([[0, -1, 0], [1, 0, 0], [0, 0, -1]], up=[0, -1, 0])
+    >>> found.up.tolist(), found.weights.tolist()
+    ([0.0, -1.0, 0.0], [1.0])
+    """
 
     up: Float64Array  # (3,) unit, against gravity
     frames: Float64Array  # (F, 3, 3) rows: up, and two horizontal axes at right angles
@@ -290,7 +313,18 @@ def atlanta_frames(
 
 
 class WorldFrames:
-    """The directions of a stream in the world of its first frame: add each frame, then ask for frames and gravity."""
+    """The directions of a stream in the world of its first frame: add each frame, then ask for frames and gravity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.vision import DirectionSegmenter, WorldFrames
+    >>> wall, floor = np.tile([0.0, 0.0, -1.0], (4, 6, 1)), np.tile([0.0, -1.0, 0.0], (4, 6, 1))
+    >>> world = WorldFrames()
+    >>> world.add(DirectionSegmenter().step(np.vstack([wall, floor])))
+    >>> world.to_dict()["gravity"]
+    [0.0, 1.0, 0.0]
+    """
 
     def __init__(self) -> None:
         self._to_world = np.eye(3)
@@ -302,7 +336,13 @@ class WorldFrames:
         return self._to_world
 
     def add(self, frame: SegmentedFrame) -> None:
-        """The next frame, with the turn that was followed."""
+        """The next frame, with the turn that was followed.
+
+        Parameters
+        ----------
+        frame : SegmentedFrame
+            What `DirectionSegmenter.step` returned.
+        """
         for gone, kept in frame.merges:
             if gone in self._sums:
                 self._sums[kept] = self._sums.get(kept, np.zeros(3)) + self._sums.pop(gone)
@@ -314,14 +354,27 @@ class WorldFrames:
             self._sums[number] = total + frame.shares[number] * (self._to_world @ direction)
 
     def directions(self) -> tuple[tuple[int, ...], Float64Array, Float64Array]:
-        """Ids (K,), unit directions (K, 3) in the world and weights (K,)."""
+        """Ids (K,), unit directions (K, 3) in the world and weights (K,).
+
+        Returns
+        -------
+        ids : tuple of K int
+        directions : array of shape (K, 3)
+        weights : array of shape (K,)
+        """
         ids = tuple(sorted(number for number, total in self._sums.items() if np.linalg.norm(total) > 0.0))
         sums = np.array([self._sums[number] for number in ids]).reshape(-1, 3)
         lengths = np.linalg.norm(sums, axis=1)
         return ids, sums / np.maximum(lengths, 1e-300)[:, None], lengths
 
     def to_dict(self) -> dict[str, Any]:
-        """Directions, Manhattan and Atlanta frames and gravity in the world, as plain numbers."""
+        """Directions, Manhattan and Atlanta frames and gravity in the world, as plain numbers.
+
+        Returns
+        -------
+        dict
+            For JSON.
+        """
         ids, directions, weights = self.directions()
         if not ids:
             return {"ids": [], "directions": [], "weights": [], "manhattan": [], "atlanta": [], "gravity": None}

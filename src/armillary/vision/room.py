@@ -68,7 +68,15 @@ _LAMP_CENTER, _LAMP_RADIUS = np.array([0.9, -0.65, 1.4]), 0.22
 
 @dataclass(frozen=True, eq=False)
 class RoomFrame:
-    """One depth image, and what is there."""
+    """One depth image, and what is there.
+
+    Examples
+    --------
+    >>> from armillary.vision import make_room_walk
+    >>> frame = make_room_walk(30, width=160, height=120, random_state=0)[0]
+    >>> frame.depth.shape, frame.normals.shape
+    ((120, 160), (120, 160, 3))
+    """
 
     depth: npt.NDArray[Any]  # (H, W), 0 where the sensor lost the pixel
     plane_ids: npt.NDArray[np.int32]  # (H, W) index into `plane_names`; also of lost pixels
@@ -78,7 +86,15 @@ class RoomFrame:
 
 @dataclass(frozen=True, eq=False)
 class RoomWalk(Sequence[RoomFrame]):
-    """Frames of a walk, rendered when asked for: `walk[3].depth`, or `walk.depths[3]`, each time the same bits."""
+    """Frames of a walk, rendered when asked for: `walk[3].depth`, or `walk.depths[3]`, each time the same bits.
+
+    Examples
+    --------
+    >>> from armillary.vision import make_room_walk
+    >>> walk = make_room_walk(30, width=160, height=120, random_state=0)
+    >>> len(walk), walk.poses.shape, walk.plane_names[0]
+    (30, (30, 4, 4), 'wall left')
+    """
 
     camera: Camera
     poses: Float64Array  # (T, 4, 4) camera to world

@@ -45,7 +45,14 @@ _MERGE_SHARE = 0.6
 
 
 class Reason(IntEnum):
-    """Why a pixel has no label."""
+    """Why a pixel has no label.
+
+    Examples
+    --------
+    >>> from armillary.vision import Reason
+    >>> Reason(2).name
+    'EDGE'
+    """
 
     LABELLED = 0
     NO_DEPTH = 1  # nothing was measured, or no normal was given
@@ -57,7 +64,16 @@ class Reason(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class SegmentedFrame:
-    """What `DirectionSegmenter.step` found in one frame."""
+    """What `DirectionSegmenter.step` found in one frame.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from armillary.vision import DirectionSegmenter
+    >>> found = DirectionSegmenter().step(np.tile([0.0, 0.0, -1.0], (4, 6, 1)))
+    >>> found.ids, found.shares, found.tracking
+    ((0,), {0: 1.0}, 'first')
+    """
 
     number: int  # of the frame in the stream, from 0
     labels: LabelImage  # (H, W) ids, -1 for missing
@@ -82,7 +98,13 @@ class SegmentedFrame:
         return float(self.normals.is_valid.mean())
 
     def reasons(self) -> npt.NDArray[np.uint8]:
-        """Why pixels (H, W) have no label, as `Reason`; 0 for those that have one."""
+        """Why pixels (H, W) have no label, as `Reason`; 0 for those that have one.
+
+        Returns
+        -------
+        array of shape (H, W), uint8
+            Numbers of `Reason`.
+        """
         found = np.full(self.labels.shape, Reason.SMALL, dtype=np.uint8)
         found[~self.normals.is_valid] = Reason.EDGE if self.depth is not None else Reason.NO_DEPTH
         if self.depth is not None:
@@ -110,7 +132,11 @@ class DirectionSegmenter:
     camera : Camera, optional
         Needed for frames of depth.
     smoothing : {"guided", "bilateral", "total_variation"} or None, default="guided"
-        Of the depth before, or of the normals after; see `estimate_normals`, also for `window` and `max_depth_jump`.
+        Of the depth before, or of the normals after; see `estimate_normals`.
+    window : int, default=9
+        Side of the window of a normal, in pixels; see `estimate_normals`.
+    max_depth_jump : float, default=0.03
+        Where a surface ends; see `estimate_normals`.
     stride : int or None, default=None
         Learn from every so many pixels in both axes; all pixels are labelled in any case. None learns from about
         40,000: every third one in both axes at 640 x 480.
@@ -264,6 +290,16 @@ class DirectionSegmenter:
         becomes rotation @ m first, and nothing is estimated. Only method "ddp" makes use of it.
 
         After an error the segmenter is as it was before the frame.
+
+        Parameters
+        ----------
+        frame : array of shape (H, W) or (H, W, 3), or Normals
+        rotation : array of shape (3, 3), optional
+
+        Returns
+        -------
+        SegmentedFrame
+            Labels, ids and what happened to them.
         """
         watch = Stopwatch()
         self._check_size(frame)

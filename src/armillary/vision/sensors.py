@@ -56,12 +56,32 @@ class Sensor:
 
     @classmethod
     def structured_light(cls) -> Sensor:
-        """A Kinect v1, Xtion or PrimeSense: disparity in steps of 1/8 pixel."""
+        """A Kinect v1, Xtion or PrimeSense: disparity in steps of 1/8 pixel.
+
+        Returns
+        -------
+        Sensor
+            Nominal.
+        """
         return cls(noise=0.001, quantum=1.0 / (8.0 * 0.075 * 580.0), near=0.4, far=8.0)
 
     @classmethod
     def stereo(cls, baseline: float = 0.05, focal: float = 640.0, disparity_noise: float = 0.08) -> Sensor:
-        """A RealSense D4xx: `disparity_noise` in pixels, steps of 1/32 pixel; the baseline of a D455 is 0.095 m."""
+        """A RealSense D4xx: `disparity_noise` in pixels, steps of 1/32 pixel; the baseline of a D455 is 0.095 m.
+
+        Parameters
+        ----------
+        baseline : float, default=0.05
+            Metres between the two cameras.
+        focal : float, default=640.0
+            Focal length, in pixels.
+        disparity_noise : float, default=0.08
+
+        Returns
+        -------
+        Sensor
+            Nominal.
+        """
         check_number(baseline, "baseline", "Sensor.stereo", low=1e-4)
         check_number(focal, "focal", "Sensor.stereo", low=1.0)
         power = baseline * focal
@@ -69,20 +89,61 @@ class Sensor:
 
     @classmethod
     def time_of_flight(cls, far: float = 5.5) -> Sensor:
-        """A Kinect v2, Azure Kinect or another time-of-flight camera."""
+        """A Kinect v2, Azure Kinect or another time-of-flight camera.
+
+        Parameters
+        ----------
+        far : float, default=5.5
+            Metres that it sees at most.
+
+        Returns
+        -------
+        Sensor
+            Nominal.
+        """
         return cls(noise=0.0005, floor=0.002, near=0.25, far=far)
 
     @classmethod
     def phone_lidar(cls) -> Sensor:
-        """The LiDAR of a phone, its points spread to an image: noise that hangs together."""
+        """The LiDAR of a phone, its points spread to an image: noise that hangs together.
+
+        Returns
+        -------
+        Sensor
+            Nominal.
+        """
         return cls(noise=0.001, floor=0.005, blur=2.0, near=0.2, far=5.0)
 
     def deviation(self, depth: float) -> float:
-        """The standard deviation at a depth, both in metres."""
+        """The standard deviation at a depth, both in metres.
+
+        Parameters
+        ----------
+        depth : float
+            Metres.
+
+        Returns
+        -------
+        float
+            Metres.
+        """
         return float(self.floor + self.noise * depth**2)
 
     def measured(self, depth: Float64Array, rng: np.random.Generator) -> Float64Array:
-        """What it says of true depth (H, W) in metres: noise, steps, and 0 beyond its range or where depth is 0."""
+        """What it says of true depth (H, W) in metres: noise, steps, and 0 beyond its range or where depth is 0.
+
+        Parameters
+        ----------
+        depth : array of shape (H, W)
+            Metres.
+        rng : numpy.random.Generator
+            Where chance comes from.
+
+        Returns
+        -------
+        array of shape (H, W)
+            Metres.
+        """
         from scipy.ndimage import gaussian_filter
 
         draws: npt.NDArray[np.float64] = rng.standard_normal(depth.shape)

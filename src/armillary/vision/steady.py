@@ -31,21 +31,49 @@ from armillary.workers import Workers
 
 @dataclass(frozen=True, eq=False)
 class LastFrame:
-    """What a frame leaves for the labels of the next."""
+    """What a frame leaves for the labels of the next.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from armillary.vision import LastFrame
+    >>> path = tempfile.mkdtemp() + "/last.npz"
+    >>> LastFrame(np.zeros((2, 3), np.int32), np.ones((2, 3))).save(path)
+    >>> LastFrame.load(path).labels.shape
+    (2, 3)
+    """
 
     labels: LabelImage  # (H, W)
     depth: FloatArray  # (H, W) metres, as it was smoothed
     rotation: Float64Array | None = None  # (3, 3) by which the view had turned
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as an .npz file, whole or not at all."""
+        """Write it as an .npz file, whole or not at all.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            The file.
+        """
         turn = np.empty((0, 3)) if self.rotation is None else self.rotation
         with whole_file(path) as stream:
             np.savez_compressed(stream, labels=self.labels, depth=self.depth, rotation=turn)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LastFrame:
-        """Read what `save` wrote."""
+        """Read what `save` wrote.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            The file.
+
+        Returns
+        -------
+        LastFrame
+            What was saved.
+        """
         try:
             with np.load(path, allow_pickle=False) as found:
                 labels, depth, turn = found["labels"], found["depth"], found["rotation"]

@@ -64,7 +64,17 @@ class StreamViewer:
         self._n_frames = 0
 
     def add(self, pixels: Any, frame: SegmentedFrame, table: Any = None, name: str | None = None) -> None:
-        """The next frame: its depth (H, W) as given, or its normals, and what was found; `table` has colours of ids."""
+        """The next frame: its depth (H, W) as given, or its normals, and what was found; `table` has colours of ids.
+
+        Parameters
+        ----------
+        pixels : array of shape (H, W) or (H, W, 3)
+        frame : SegmentedFrame
+            What was found in them.
+        table : array of shape (n, 3), optional
+        name : str, optional
+            Of the frame, beside its number.
+        """
         for kind in self._events:
             self._events[kind] += getattr(frame, kind)
         self._ids |= set(frame.ids)
@@ -76,7 +86,14 @@ class StreamViewer:
         self._n_frames += 1
 
     def write(self, path: str | os.PathLike[str], table: Any = None) -> None:
-        """Write the page, whole or not at all; `table` (n, 3) has the colours of ids, as for the frames."""
+        """Write the page, whole or not at all; `table` (n, 3) has the colours of ids, as for the frames.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            The page.
+        table : array of shape (n, 3), optional
+        """
         ids = sorted(self._ids)
         swatches = color_labels(np.array([ids], dtype=np.int64).reshape(1, -1), table)[0]
         content = {

@@ -47,8 +47,10 @@ def softmax(
 
 @triton.jit
 def halve(rows, out, scale, n_rows, n_features, width, row_stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Rows times `scale` as two halves, laid out large, large, small, `width` columns each; `scale` itself after the
-    last column of the first."""
+    """Rows times `scale` as two halves, laid out large, large, small, `width` columns each.
+
+    `scale` itself comes after the last column of the first.
+    """
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     factor = tl.load(scale)

@@ -1,5 +1,7 @@
-"""The passes over depth images in NumPy and float64, written to be read: the oracle of `depth.py` and its neighbours
-beside it. `w` is an image (H, W) of inverse depth, 0 where nothing was measured.
+"""The passes over depth images in NumPy and float64, written to be read.
+
+They are the oracle of `depth.py` and its neighbours beside it. `w` is an image (H, W) of inverse depth, 0 where nothing
+was measured.
 
 On a plane n . p = d the inverse depth 1/z = n . (x/z, y/z, 1) / d is affine in the pixel, so slopes taken by least
 squares and local planes are exact there, whatever the slant, the mask and the window.

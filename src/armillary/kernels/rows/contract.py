@@ -346,8 +346,10 @@ class Kernels(Protocol):
         is_sought: npt.NDArray[np.bool_],
         first: npt.NDArray[np.int64],
     ) -> None:
-        """Lower `first` (K,) to the first row with each label in `is_sought`, where that comes earlier. Row 0 of
-        `labels` is `first_row`; negative labels are passed over."""
+        """Lower `first` (K,) to the first row with each label in `is_sought`, where that comes earlier.
+
+        Row 0 of `labels` is `first_row`; negative labels are passed over.
+        """
 
     def walk(
         self,

@@ -45,8 +45,9 @@ def exact_scores(rows, vectors, offsets, out):
 
 @kernel
 def row_scores(rows, vectors, out):
-    """Products of rows and a few vectors in their dtype, each a sum in lanes: BLAS has other bits at the ends of
-    blocks, and no two devices group a sum alike unless they are told how.
+    """Products of rows and a few vectors in their dtype, each a sum in lanes.
+
+    BLAS has other bits at the ends of blocks, and no two devices group a sum alike unless they are told how.
     """
     for i in range(rows.shape[0]):
         for k in range(vectors.shape[0]):

@@ -284,7 +284,17 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
     @learning
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Sample the posterior of the rows of X (n, D), dense, or CSR with component="vmf"; y is ignored."""
+        """Sample the posterior of the rows of X (n, D), dense, or CSR with component="vmf"; y is ignored.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
         points = self._rows_to_fit(X, is_new=True)
         parameters = Parameters.check(vars(self), points, self._who)
         check_choice(self.loss, "loss", self._who, LOSSES)
@@ -317,6 +327,17 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
         The result is that of one fit with as many draws, to the bit. Parameters must be those of the fit; `n_draws`
         of the constructor is left as it is.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+            The rows of the fit.
+        n_draws : int, default=0
+            More draws than the fit was to have.
+
+        Returns
+        -------
+        self
         """
         points = self._rows_to_fit(X, is_new=False)
         parameters = Parameters.check(vars(self), points, self._who)
@@ -342,7 +363,18 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
     @learning
     def fit_predict(self, X: Any, y: Any = None) -> IntArray:
-        """`fit`; returns `labels_`."""
+        """`fit`; returns `labels_`.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+
+        Returns
+        -------
+        array of shape (n,), int32
+            `labels_`.
+        """
         return self.fit(X).labels_
 
     def _rows_to_fit(self, X: Any, *, is_new: bool) -> Points:
@@ -479,6 +511,16 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
         `out` takes the labels, and is returned: an array of n integers, a memory map, or the path of an npy file, which
         is written whole or not at all and comes back as a memory map.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        out : array, memory map or path, optional
+
+        Returns
+        -------
+        array of shape (n,), int32
+            Numbers of clusters; where `out` was given, `out`.
         """
         points = self._points(X, is_new=False)
         with labels_to(out, points.n_rows, np.int32, self._who) as place, self._passes(points) as passes:
@@ -487,7 +529,17 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
     @reading
     def predict_proba(self, X: Any) -> Float64Array:
-        """The probability of each cluster for each row of X (n, K)."""
+        """The probability of each cluster for each row of X (n, K).
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+
+        Returns
+        -------
+        array of shape (n, K)
+            Each row has the sum 1.
+        """
         points = self._points(X, is_new=False)
         with self._passes(points) as passes:
             return responsibilities(passes, self._rule())
@@ -498,6 +550,15 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
         With respect to the area of the sphere; for "gaussian" with respect to volume in R^D, so the numbers of
         different components cannot all be compared.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+
+        Returns
+        -------
+        array of shape (n,)
+            Nats.
         """
         points = self._points(X, is_new=False)
         with np.errstate(divide="ignore"):  # alpha may be too small to leave anything
@@ -507,12 +568,38 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
     @reading
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean log density of the rows of X."""
+        """Mean log density of the rows of X.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+
+        Returns
+        -------
+        float
+            Nats a row: higher is better.
+        """
         return float(self.score_samples(X).mean())
 
     @reading
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Float64Array, IntArray]:
-        """Rows (n, D) from the mixture fitted, and their clusters (n,): -1 for rows of a cluster not seen yet."""
+        """Rows (n, D) from the mixture fitted, and their clusters (n,): -1 for rows of a cluster not seen yet.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many rows.
+        random_state : int, numpy.random.Generator or None
+            Seed of the draws.
+
+        Returns
+        -------
+        X : array of shape (n_samples, D)
+            Unit rows.
+        labels : array of shape (n_samples,)
+            Their components.
+        """
         check_is_fitted(self)
         n_samples = check_row_count(n_samples, self.n_features_in_, "n_samples", f"{self._who}.sample", low=1)
         component = self._component()
@@ -533,6 +620,11 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
         p is D - 1 for tangent Gaussians, whose axes are tangent vectors at the mean, and D for Gaussians. The sign of a
         direction makes its largest entry positive.
+
+        Returns
+        -------
+        variances : array of shape (K, p)
+        axes : array of shape (K, p, D)
         """
         check_is_fitted(self)
         if self.component == "vmf":
@@ -548,7 +640,13 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
     @reading
     def condition_numbers(self) -> Float64Array:
-        """Largest over smallest variance (K,) of each cluster: 1 for a round one."""
+        """Largest over smallest variance (K,) of each cluster: 1 for a round one.
+
+        Returns
+        -------
+        array of shape (K,)
+            At least 1.
+        """
         variances = self.principal_axes()[0]
         return np.asarray(variances[:, 0] / variances[:, -1])
 
@@ -558,6 +656,17 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
         Radians along the sphere from the mean, for tangent Gaussians; a row at the antipode of the mean, to which every
         direction leads, has all zeros.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        cluster : int
+            Its number in `means_`.
+
+        Returns
+        -------
+        array of shape (n, p)
+            Coordinates.
         """
         points = self._points(X, is_new=False)
         cluster = check_integer(cluster, "cluster", self._who, low=0, high=self.n_clusters_ - 1)
@@ -568,7 +677,13 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
     @reading
     def convergence(self) -> Convergence:
-        """Split R-hat and effective sample size of the number of clusters and of the log joint, after the burn-in."""
+        """Split R-hat and effective sample size of the number of clusters and of the log joint, after the burn-in.
+
+        Returns
+        -------
+        Convergence
+            Of all chains together.
+        """
         check_is_fitted(self)
         after = self.trace_[:, self.n_discarded_ :]
         both = after[:, :, _CLUSTERS], after[:, :, _LOG_JOINT]

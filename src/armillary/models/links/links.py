@@ -356,7 +356,19 @@ class Links(Clusterer):
     # ---------------------------------------------------------------------------------------------- learning
 
     def learn_one(self, x: ArrayLike, sample_weight: float = 1.0) -> int:
-        """Learn one vector (D,); its cluster's id."""
+        """Learn one vector (D,); its cluster's id.
+
+        Parameters
+        ----------
+        x : array of shape (D,)
+        sample_weight : float, default=1.0
+            Of the vector.
+
+        Returns
+        -------
+        int
+            The id.
+        """
         turns = self._turns
         if not turns.learning.acquire(False):  # the mark `learning` by hand: 0.3 us less, of 18
             raise busy(self, "learn_one")
@@ -383,7 +395,19 @@ class Links(Clusterer):
 
     @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and learn the vectors X (n, D), dense or CSR, in their order; `y` is ignored."""
+        """Forget everything and learn the vectors X (n, D), dense or CSR, in their order; `y` is ignored.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        self
+        """
         return self._learn(X, sample_weight, is_new=True)
 
     @learning
@@ -405,6 +429,20 @@ class Links(Clusterer):
 
         A vector whose best cluster is nearer than the second best by less than `margin` (of the cosine) is not learned;
         its answer is -1, unknown.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+        frames : array of shape (n,), optional
+        apart_from : array of shape (B,), optional
+        margin : float, optional
+
+        Returns
+        -------
+        self
         """
         is_new = not hasattr(self, "resultants_")
         if frames is None and apart_from is None and margin is None:
@@ -422,13 +460,42 @@ class Links(Clusterer):
         apart_from: ArrayLike | None = None,
         margin: float | None = None,
     ) -> Int64Array:
-        """`partial_fit`; returns the answers (n,), int64."""
+        """`partial_fit`; returns the answers (n,), int64.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+        frames : array of shape (n,), optional
+            As in `partial_fit`.
+        apart_from : array of shape (B,), optional
+            As in `partial_fit`.
+        margin : float, optional
+            As in `partial_fit`.
+
+        Returns
+        -------
+        array of shape (n,), int64
+            Ids.
+        """
         return self.partial_fit(X, y, sample_weight, frames=frames, apart_from=apart_from, margin=margin).labels_
 
     # -------------------------------------------------------------------------------------------- prediction
 
     def predict_one(self, x: ArrayLike) -> int:
-        """The id of the cluster a vector (D,) belongs to, or -1 where it would open a new one. Learns nothing."""
+        """The id of the cluster a vector (D,) belongs to, or -1 where it would open a new one. Learns nothing.
+
+        Parameters
+        ----------
+        x : array of shape (D,)
+
+        Returns
+        -------
+        int
+            The id, or -1.
+        """
         rule = self._rule()
         with self._turns.lock:
             row = self._row(x, is_new=False)
@@ -442,6 +509,18 @@ class Links(Clusterer):
 
         `out` takes the labels, and is returned: an array of n integers, a memory map, or the path of an npy file, which
         is written whole or not at all and comes back as a memory map.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        reject : bool, default=True
+        margin : float, optional
+        out : array, memory map or path, optional
+
+        Returns
+        -------
+        array of shape (n,), int64
+            Ids; where `out` was given, `out`.
         """
         rejects = check_flag(reject, "reject", f"{self._who}.predict")
         check_is_fitted(self)
@@ -479,12 +558,34 @@ class Links(Clusterer):
         return ids if rejects else nearest
 
     def transform(self, X: Any) -> FloatArray:
-        """Cosine similarity of each vector to each of `cluster_centers_` (n, K), in the dtype of the vectors."""
+        """Cosine similarity of each vector to each of `cluster_centers_` (n, K), in the dtype of the vectors.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+
+        Returns
+        -------
+        array of shape (n, K)
+            Cosines.
+        """
         check_is_fitted(self)
         return self._cosines(X, self.cluster_centers_)
 
     def alternatives(self, x: ArrayLike, k: int = 3) -> list[Alternative]:
-        """The `k` clusters nearest to a vector (D,), the nearest first. Learns nothing."""
+        """The `k` clusters nearest to a vector (D,), the nearest first. Learns nothing.
+
+        Parameters
+        ----------
+        x : array of shape (D,)
+        k : int, default=3
+            At most so many.
+
+        Returns
+        -------
+        list of Alternative
+            Ids with their cosines.
+        """
         check_is_fitted(self)
         n_wanted = check_integer(k, "k", f"{self._who}.alternatives", low=1)
         rule, thresholds = self._rule(), self._thresholds()
@@ -501,7 +602,20 @@ class Links(Clusterer):
         ]
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Minus the sum of cosine distances of the vectors to their nearest sub-clusters: 0 is perfect."""
+        """Minus the sum of cosine distances of the vectors to their nearest sub-clusters: 0 is perfect.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        float
+            At most 0.
+        """
         points, (_, nearest, cosines) = self._predicted(X, sample_weight)
         if (nearest < 0).any():  # nobody is nearest where nobody is
             raise InputError(
@@ -533,7 +647,17 @@ class Links(Clusterer):
         return sums.directions(otherwise=spare.directions(otherwise=spare.resultants))
 
     def events(self, since: int = 0) -> list[LinkEvent]:
-        """Births, splits, merges and deaths brought about by vectors after number `since`, in their order."""
+        """Births, splits, merges and deaths brought about by vectors after number `since`, in their order.
+
+        Parameters
+        ----------
+        since : int, default=0
+
+        Returns
+        -------
+        list of LinkEvent
+            What happened, and to which ids.
+        """
         check_is_fitted(self)
         after = check_number(since, "since", f"{self._who}.events", low=-math.inf, hint="0 gives all that are kept.")
         with self._turns.lock:
@@ -547,6 +671,15 @@ class Links(Clusterer):
         An id changes only where clusters were merged, and -1 stands for those that were merged before all that
         `history_` keeps, too. Where one was split its id stays with the heaviest part; for which vectors went with the
         other parts, see `labels_now`.
+
+        Parameters
+        ----------
+        past_ids : array of int of shape (n,)
+
+        Returns
+        -------
+        array of shape (n,), int64
+            Present ids.
         """
         check_is_fitted(self)
         with self._turns.lock:
@@ -555,7 +688,18 @@ class Links(Clusterer):
         return _followed(given, history[history[:, 1] == Fate.MERGE][:, 2:], ids, ids)
 
     def subclusters_of(self, cluster: int) -> Int64Array:
-        """Numbers of the sub-clusters of the cluster with this id (m,), in the order of `resultants_`."""
+        """Numbers of the sub-clusters of the cluster with this id (m,), in the order of `resultants_`.
+
+        Parameters
+        ----------
+        cluster : int
+            Its id.
+
+        Returns
+        -------
+        array of shape (m,), int64
+            Numbers.
+        """
         number = self._alive(cluster, "cluster", f"{self._who}.subclusters_of")
         with self._turns.lock:
             return self._subcluster_numbers[self.subcluster_ids_ == number].copy()
@@ -565,6 +709,15 @@ class Links(Clusterer):
 
         By default for the vectors of the last batch. -1 for those whose cluster was forgotten, for vectors of weight 0,
         and for sub-clusters that were merged before all that are remembered.
+
+        Parameters
+        ----------
+        nodes : array of int of shape (n,), optional
+
+        Returns
+        -------
+        array of shape (n,), int64
+            Ids.
         """
         check_is_fitted(self)
         with self._turns.lock:
@@ -577,7 +730,19 @@ class Links(Clusterer):
 
     @learning
     def name(self, cluster: int, label: str | None) -> Self:
-        """Give the cluster with this id a name; None takes it away. Clusters with different names are never merged."""
+        """Give the cluster with this id a name; None takes it away. Clusters with different names are never merged.
+
+        Parameters
+        ----------
+        cluster : int
+            Its id.
+        label : str or None
+            The name.
+
+        Returns
+        -------
+        self
+        """
         number = self._alive(cluster, "cluster", f"{self._who}.name")
         if label is not None and not isinstance(label, str):
             raise ParameterError(
@@ -603,6 +768,16 @@ class Links(Clusterer):
 
         Each is an id, or a vector that stands for the cluster of its nearest sub-cluster. Between ids, the pair of
         sub-clusters is linked whose cosine comes nearest to an edge's; a link that is made so is never cut.
+
+        Parameters
+        ----------
+        one : int or array of shape (D,)
+        other : int or array of shape (D,)
+
+        Returns
+        -------
+        int
+            The id.
         """
         rule = self._rule()
         with self._turns.alone():
@@ -638,6 +813,16 @@ class Links(Clusterer):
 
         Each is an id, or a vector that stands for its nearest sub-cluster. Where two vectors share a cluster, it is
         split at the weakest link between their sub-clusters. Parts that split off later are not bound by it.
+
+        Parameters
+        ----------
+        one : int or array of shape (D,)
+        other : int or array of shape (D,)
+
+        Returns
+        -------
+        tuple of two int
+            The ids.
         """
         rule = self._rule()
         with self._turns.alone():
@@ -676,7 +861,19 @@ class Links(Clusterer):
 
     @learning
     def may_link(self, one: int, other: int) -> Self:
-        """Take back that two clusters, given by their ids, are kept apart."""
+        """Take back that two clusters, given by their ids, are kept apart.
+
+        Parameters
+        ----------
+        one : int
+            An id.
+        other : int
+            An id.
+
+        Returns
+        -------
+        self
+        """
         who = f"{self._who}.may_link"
         pair = sorted(self._alive(side, "an id", who) for side in (one, other))
         with self._turns.alone():
@@ -688,6 +885,15 @@ class Links(Clusterer):
         """Forget the cluster with this id: its sub-clusters, its name, what was said of it. The id is not given again.
 
         `history_` keeps that it was there and that it is no more.
+
+        Parameters
+        ----------
+        cluster : int
+            Its id.
+
+        Returns
+        -------
+        self
         """
         number = self._alive(cluster, "cluster", f"{self._who}.forget")
         rule = self._rule()
@@ -808,6 +1014,19 @@ class Links(Clusterer):
 
         `subclusters` (m,) are the numbers of its sub-clusters before the merge. Those that came since go with the
         nearer side; where all of its own were merged with others there is nothing to restore, and a sentence says so.
+
+        Parameters
+        ----------
+        cluster : int
+            The id that it went into.
+        subclusters : array of int of shape (m,)
+        past : int
+            The id that it had.
+
+        Returns
+        -------
+        int
+            `past`.
         """
         who = f"{self._who}.restore"
         number = self._alive(cluster, "cluster", who)

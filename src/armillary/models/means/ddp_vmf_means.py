@@ -517,7 +517,19 @@ class DDPvMFMeans(Clusterer):
 
     @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and take the rows of X (n, D), dense or CSR, as the first step; `y` is ignored."""
+        """Forget everything and take the rows of X (n, D), dense or CSR, as the first step; `y` is ignored.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        self
+        """
         return self._step(X, sample_weight, None, is_new=True)
 
     @learning
@@ -528,6 +540,18 @@ class DDPvMFMeans(Clusterer):
 
         `rotation` (D, D) is the rotation since the last step where it is known, e.g. of the camera: remembered
         directions are turned by it first (m becomes rotation @ m).
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+        rotation : array of shape (D, D), optional
+
+        Returns
+        -------
+        self
         """
         return self._step(X, sample_weight, rotation, is_new=not hasattr(self, "cluster_ids_"))
 
@@ -535,12 +559,39 @@ class DDPvMFMeans(Clusterer):
     def partial_fit_predict(
         self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None, *, rotation: ArrayLike | None = None
     ) -> IntArray:
-        """`partial_fit`; returns the id of each row (n,), int64."""
+        """`partial_fit`; returns the id of each row (n,), int64.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+        rotation : array of shape (D, D), optional
+
+        Returns
+        -------
+        array of shape (n,), int64
+            Ids.
+        """
         return self.partial_fit(X, y, sample_weight, rotation=rotation).labels_
 
     @reading
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Minus the sum of cosine distances of the rows of X to the clusters that `predict` gives: 0 is perfect."""
+        """Minus the sum of cosine distances of the rows of X to the clusters that `predict` gives: 0 is perfect.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        float
+            At most 0.
+        """
         points = self._points(X, sample_weight, is_new=False)
         known = self._state().known()
         if not len(known.ids):
@@ -554,7 +605,17 @@ class DDPvMFMeans(Clusterer):
 
     @reading
     def record(self, step: int | None = None) -> StepRecord:
-        """What happened in a step (counted from 1; None: the last), as far as `history_` and `merges_` go back."""
+        """What happened in a step (counted from 1; None: the last), as far as `history_` and `merges_` go back.
+
+        Parameters
+        ----------
+        step : int, optional
+
+        Returns
+        -------
+        StepRecord
+            Births, revivals, deaths and merges of the step, and its numbers.
+        """
         check_is_fitted(self)
         number = self.n_steps_ if step is None else check_integer(step, "step", self._who, low=1, high=self.n_steps_)
         events = self.history_[self.history_[:, 0] == number]
@@ -569,6 +630,15 @@ class DDPvMFMeans(Clusterer):
 
         An id changes only where clusters were merged (`merge_angle`); -1 stands for those that were merged before all
         that `merges_` keeps, too.
+
+        Parameters
+        ----------
+        past_ids : array of int of shape (n,)
+
+        Returns
+        -------
+        array of shape (n,), int64
+            Present ids.
         """
         check_is_fitted(self)
         given = np.asarray(past_ids)

@@ -309,7 +309,19 @@ class DPvMFMeans(Clusterer):
 
     @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Find the clusters of the rows of X (n, D), dense or CSR; `y` is ignored."""
+        """Find the clusters of the rows of X (n, D), dense or CSR; `y` is ignored.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        self
+        """
         is_warm = check_flag(self.warm_start, "warm_start", self._who) and hasattr(self, "cluster_centers_")
         begun = self._fitting(X, sample_weight, Parameters.check, is_new=not is_warm)
         with begun as (points, parameters, stream, passes, emitter):
@@ -342,6 +354,17 @@ class DPvMFMeans(Clusterer):
 
         The clusters known before keep their rows, so none of them closes. `labels_`, `objective_` and `n_outside_`
         are those of the last batch under the directions after it.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        self
         """
         is_new = not hasattr(self, "cluster_centers_")
         points = self._points(X, sample_weight, is_new=is_new)
@@ -370,7 +393,20 @@ class DPvMFMeans(Clusterer):
 
     @reading
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Minus the sum of cosine distances of the rows of X to their directions: higher is better, 0 is perfect."""
+        """Minus the sum of cosine distances of the rows of X to their directions: higher is better, 0 is perfect.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        float
+            At most 0.
+        """
         points = self._points(X, sample_weight, is_new=False)
         with self._passes(points) as passes:
             _, statistics = HardAssignment(passes).sweep(score_rule(self._state()))

@@ -154,7 +154,19 @@ class HierarchicalSphericalKMeans(Clusterer):
 
     @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Find the levels of the rows of X (n, D), dense or CSR; `y` is ignored."""
+        """Find the levels of the rows of X (n, D), dense or CSR; `y` is ignored.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        self
+        """
         return self._learn(X, sample_weight)
 
     def _learn(self, X: Any, sample_weight: Any = None, memory: Memory = NO_MEMORY, *, labels_all: bool = True) -> Self:
@@ -186,6 +198,18 @@ class HierarchicalSphericalKMeans(Clusterer):
         The answer is the ancestor of the nearest cluster of the finest level. `reject` is there because other
         clusterers have it: no row is too far from all clusters. `out` takes the labels, and is returned: an array of n
         integers, a memory map, or the path of an npy file.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        level : int, optional
+        reject : bool, default=False
+        out : array, memory map or path, optional
+
+        Returns
+        -------
+        array of shape (n,)
+            Numbers of clusters; where `out` was given, `out`.
         """
         check_flag(reject, "reject", f"{self._who}.predict")
         points = self._points(X, is_new=False)
@@ -198,7 +222,20 @@ class HierarchicalSphericalKMeans(Clusterer):
 
     @reading
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Minus the sum of cosine distances of the rows of X to their finest directions: 0 is perfect."""
+        """Minus the sum of cosine distances of the rows of X to their finest directions: 0 is perfect.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        float
+            At most 0.
+        """
         points = self._points(X, sample_weight, is_new=False)
         with self._passes(points) as passes:
             _, statistics = HardAssignment(passes).sweep(AffineRule.cosines(self.cluster_centers_))

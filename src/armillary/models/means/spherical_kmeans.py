@@ -393,7 +393,19 @@ class SphericalKMeans(Clusterer):
 
     @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Find the directions of the rows of X (n, D), dense or CSR; `y` is ignored."""
+        """Find the directions of the rows of X (n, D), dense or CSR; `y` is ignored.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        self
+        """
         if self.balance is not None and sample_weight is not None:
             raise InputError(
                 f"Rows of {self._who} with a `balance` must have no weights: a bound on weights cannot be met exactly; "
@@ -448,6 +460,17 @@ class SphericalKMeans(Clusterer):
         The first call on a new model starts the directions from the batch, which must then have at least
         `n_clusters` rows; a call after `fit` goes on from the fit. `labels_`, `inertia_` and `objective_` are those
         of the last batch under the directions after it.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        self
         """
         if self.balance is not None:
             raise InputError(
@@ -481,7 +504,20 @@ class SphericalKMeans(Clusterer):
 
     @reading
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Minus the inertia of X: higher is better, 0 is perfect."""
+        """Minus the inertia of X: higher is better, 0 is perfect.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        float
+            At most 0.
+        """
         points = self._points(X, sample_weight, is_new=False)
         with self._passes(points) as passes:
             _, statistics = HardAssignment(passes).sweep(self._rule())

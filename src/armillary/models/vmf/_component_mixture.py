@@ -76,13 +76,33 @@ class ComponentMixture(PredictiveMixture):
 
         `out` takes the labels, and is returned: an array of n integers, a memory map, or the path of an npy file, which
         is written whole or not at all and comes back as a memory map.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        out : array, memory map or path, optional
+
+        Returns
+        -------
+        array of shape (n,), int32
+            Numbers of components; where `out` was given, `out`.
         """
         points = self._points(X, is_new=False)
         return best_labels_to(out, points, self._passes(points), score_rule(self._state()))
 
     @reading
     def predict_proba(self, X: Any) -> FloatArray:
-        """Responsibilities of the components for each row of X (n, K)."""
+        """Responsibilities of the components for each row of X (n, K).
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+
+        Returns
+        -------
+        array of shape (n, K)
+            Each row has the sum 1.
+        """
         points = self._points(X, is_new=False)
         with self._passes(points) as passes:
             return passes.values(score_rule(self._state()), "shares")

@@ -426,8 +426,10 @@ def _lower_bound(state: State, laws: TreeLaws, tree: Tree) -> float:
 
 
 def _evidence_estimate(state: State, heard: Heard, tree: Tree) -> float:
-    """Log evidence by messages: that of all rows at the expected concentrations, with the part of each node replaced by
-    one in which its own concentration has its law. Exact given the labels for a tree of tops alone.
+    """Log evidence by messages, in which the concentration of each node has its law.
+
+    That of all rows at the expected concentrations, with the part of each node replaced by one in which its own
+    concentration has its law. Exact given the labels for a tree of tops alone.
     """
     order = 0.5 * state.top.dimension - 1.0
     made, leaves = heard.made, tree.leaves

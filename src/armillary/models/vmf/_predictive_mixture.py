@@ -42,6 +42,16 @@ class PredictiveMixture(DensityMixin, UnitVectorEstimator, ABC):
 
         `density="full"` averages over the law of the parameters, "plugin" takes their expectations. Both integrate to
         one (vmf_mixtures.md, 6).
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        density : {"full", "plugin"}, default="full"
+
+        Returns
+        -------
+        array of shape (n,)
+            Nats.
         """
         points = self._points(X, is_new=False)
         is_full = check_choice(density, "density", f"{self._who}.score_samples", ("full", "plugin")) == "full"
@@ -54,7 +64,21 @@ class PredictiveMixture(DensityMixin, UnitVectorEstimator, ABC):
 
     @reading
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None, *, density: str = "full") -> float:
-        """Mean log predictive density of the rows of X."""
+        """Mean log predictive density of the rows of X.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+        density : {"full", "plugin"}, default="full"
+
+        Returns
+        -------
+        float
+            Nats a row: higher is better.
+        """
         points = self._points(X, sample_weight, is_new=False)
         with self._passes(points) as passes:
             return passes.mean(self.score_samples(X, density=density))
@@ -64,6 +88,20 @@ class PredictiveMixture(DensityMixin, UnitVectorEstimator, ABC):
         """Independent rows (n_samples, D) from the predictive density, in the order of their components (n_samples,).
 
         Each row has a direction and a concentration of its own, drawn from their law.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many rows.
+        random_state : int, numpy.random.Generator or None
+            Seed of the draws.
+
+        Returns
+        -------
+        X : array of shape (n_samples, D)
+            Unit rows.
+        labels : array of shape (n_samples,)
+            Their components.
         """
         check_is_fitted(self)
         size = check_row_count(n_samples, self.n_features_in_, "n_samples", f"{self._who}.sample", low=1)

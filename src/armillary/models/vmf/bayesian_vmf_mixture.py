@@ -248,7 +248,19 @@ class BayesianVonMisesFisherMixture(ComponentMixture):
 
     @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the mixture to the rows of X (n, D), dense or CSR; `y` is ignored."""
+        """Fit the mixture to the rows of X (n, D), dense or CSR; `y` is ignored.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        self
+        """
         with self._fitting(X, sample_weight, Parameters.check) as (points, parameters, stream, passes, emitter):
             run = best_run(
                 lambda restart: Ascent(passes, parameters, stream, restart),
@@ -280,7 +292,20 @@ class BayesianVonMisesFisherMixture(ComponentMixture):
 
     @learning
     def fit_predict(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> IntArray:
-        """`fit`; returns `labels_`."""
+        """`fit`; returns `labels_`.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        array of shape (n,), int32
+            `labels_`.
+        """
         return self.fit(X, y, sample_weight).labels_
 
     @learning
@@ -289,6 +314,17 @@ class BayesianVonMisesFisherMixture(ComponentMixture):
 
         Statistics are scaled to `total_rows`, or to the rows seen so far, and hyper-parameters are learned at every
         20th batch. After `fit`, its rows count as batches of `batch_size` rows (4096 where None).
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        self
         """
         is_new = not hasattr(self, "means_")
         points = self._points(X, sample_weight, is_new=is_new)

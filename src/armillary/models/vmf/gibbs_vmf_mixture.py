@@ -204,7 +204,18 @@ class GibbsVonMisesFisherMixture(ComponentMixture):
 
     @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Sample the posterior of the rows of X (n, D), dense or CSR; `y` is ignored, and weights must be 1."""
+        """Sample the posterior of the rows of X (n, D), dense or CSR; `y` is ignored, and weights must be 1.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of ones of shape (n,), optional
+
+        Returns
+        -------
+        self
+        """
         with self._fitting(X, sample_weight, Parameters.check) as (_, parameters, stream, passes, emitter):
             check_in_memory(passes)
             start = run_start(passes, parameters.init, parameters.n_components, stream, 1)
@@ -246,7 +257,20 @@ class GibbsVonMisesFisherMixture(ComponentMixture):
 
     @learning
     def fit_predict(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> IntArray:
-        """`fit`; returns `labels_`."""
+        """`fit`; returns `labels_`.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        array of shape (n,), int32
+            `labels_`.
+        """
         return self.fit(X, y, sample_weight).labels_
 
     @reading
@@ -255,6 +279,16 @@ class GibbsVonMisesFisherMixture(ComponentMixture):
 
         `density="full"` averages over the draws, "plugin" takes the expectations of the draw that `labels_` comes from.
         Both integrate to one (vmf_mixtures.md, 6).
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        density : {"full", "plugin"}, default="full"
+
+        Returns
+        -------
+        array of shape (n,)
+            Nats.
         """
         if isinstance(density, str) and density == "full":
             points = self._points(X, is_new=False)

@@ -272,7 +272,19 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
 
     @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the mixture to the rows of X (n, D), dense or CSR; `y` is ignored."""
+        """Fit the mixture to the rows of X (n, D), dense or CSR; `y` is ignored.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        self
+        """
         with self._fitting(X, sample_weight, Parameters.check) as (points, parameters, stream, passes, emitter):
             run = best_run(
                 lambda restart: Ascent(passes, parameters, stream, restart),
@@ -302,7 +314,20 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
 
     @learning
     def fit_predict(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> IntArray:
-        """`fit`; returns `labels_`."""
+        """`fit`; returns `labels_`.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        array of shape (n,), int32
+            `labels_`.
+        """
         return self.fit(X, y, sample_weight).labels_
 
     # ------------------------------------------------------------------------------------------------ predictions
@@ -317,6 +342,17 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
 
         `out` takes the labels, and is returned: an array of n integers, a memory map, or the path of an npy file, which
         is written whole or not at all and comes back as a memory map.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        level : int, optional
+        out : array, memory map or path, optional
+
+        Returns
+        -------
+        array of shape (n,), int32
+            Components, or nodes of a level; where `out` was given, `out`.
         """
         points = self._points(X, is_new=False)
         nodes = None if level is None else self._nodes_of_leaves(level)
@@ -329,7 +365,18 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
 
     @reading
     def predict_proba(self, X: Any, *, level: int | None = None) -> FloatArray:
-        """Responsibilities of the leaves for each row of X (n, L), or of the nodes `level_nodes(level)` of a level."""
+        """Responsibilities of the leaves for each row of X (n, L), or of the nodes `level_nodes(level)` of a level.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        level : int, optional
+
+        Returns
+        -------
+        array of shape (n, L)
+            Each row has the sum 1.
+        """
         points = self._points(X, is_new=False)
         nodes = None if level is None else self._nodes_of_leaves(level)
         with self._passes(points) as passes:
@@ -370,7 +417,18 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
 
     @reading
     def level_nodes(self, level: int) -> Nodes:
-        """The numbers of the nodes that rows can be in at this depth: those there, and leaves that end above it."""
+        """The numbers of the nodes that rows can be in at this depth: those there, and leaves that end above it.
+
+        Parameters
+        ----------
+        level : int
+            0 is that of the tops.
+
+        Returns
+        -------
+        array of int
+            Rising.
+        """
         return np.unique(self._nodes_of_leaves(level))
 
     @reading
@@ -381,6 +439,18 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
 
         `feature_names` (D,) are by default those that X had in `fit`; without them features are column numbers. With
         `beside_parent`, entries are taken less those of the parent: what sets a node apart. Tops keep theirs.
+
+        Parameters
+        ----------
+        n : int, default=10
+            How many.
+        feature_names : sequence of D str, optional
+        beside_parent : bool, default=False
+
+        Returns
+        -------
+        array of shape (J, n), object
+            Names or column numbers.
         """
         tree, who = self._tree(), f"{self._who}.top_features"
         n_features = self.n_features_in_
@@ -400,7 +470,19 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
 
     @reading
     def nearest_rows(self, X: Any, n: int = 5) -> npt.NDArray[np.int64]:
-        """The rows of X with the largest cosines to the direction of each node, nearest first: (J, n)."""
+        """The rows of X with the largest cosines to the direction of each node, nearest first: (J, n).
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        n : int, default=5
+            How many for each node.
+
+        Returns
+        -------
+        array of shape (J, n), int64
+            Numbers of rows.
+        """
         points = self._points(X, is_new=False)
         n = check_integer(n, "n", f"{self._who}.nearest_rows", low=1, high=points.n_rows)
         with self._passes(points) as passes:
@@ -412,6 +494,15 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
 
         `names` (J) are those of the nodes, by default their numbers. Tops hang from the direction mu_0 where C_0 is
         not 0, and have no length where it is.
+
+        Parameters
+        ----------
+        names : sequence of J str, optional
+
+        Returns
+        -------
+        str
+            One line, ended by a semicolon.
         """
         tree, directions = self._tree(), self.node_means_
         if names is None:
@@ -443,6 +534,22 @@ class HierarchicalVonMisesFisherMixture(PredictiveMixture):
 
         Each node has its number, level, component (null for inner nodes), concentration, weight and count; on demand
         also its `n_features` top features and its direction.
+
+        Parameters
+        ----------
+        n_features : int, default=0
+            Top features of each node.
+        feature_names : sequence of D str, optional
+            As for `top_features`.
+        directions : bool, default=False
+            Write the direction of each node.
+        indent : int, optional
+            Spaces of each level; None writes one line.
+
+        Returns
+        -------
+        str
+            JSON.
         """
         nodes = self.tree_
         if indent is not None:

@@ -188,7 +188,20 @@ class MultinomialMixture(AffineMixture):
 
     @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the mixture to the rows of X (n, D), counts, dense or CSR; `y` is ignored."""
+        """Fit the mixture to the rows of X (n, D), counts, dense or CSR; `y` is ignored.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+            Counts of words, not below 0.
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        self
+        """
         with self._fitting(X, sample_weight, Parameters.check) as (points, parameters, stream, passes, emitter):
 
             def start(restart: int) -> ExpectationMaximization[State]:

@@ -270,6 +270,7 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         ----------
         X : array or CSR matrix of shape (n, D), or a list of such batches
             In a list every batch is a slice; batches may be empty.
+        y : ignored
         times : array of shape (n,), optional
             The time of each row: numbers, strings or dates. Equal times are one slice, and slices are in rising order.
             By default all rows are one slice, and batches are numbered. For batches, one time each.
@@ -277,6 +278,10 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
             For batches, one array or a list of arrays.
         slices : sequence, optional
             The times of all slices, where some have no rows, e.g. `range(1987, 2000)`.
+
+        Returns
+        -------
+        self
         """
         X, times, sample_weight, slices = self._joined(X, times, sample_weight, slices)
         points = self._points(X, sample_weight, is_new=True)
@@ -318,7 +323,24 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         times: Any = None,
         slices: Any = None,
     ) -> IntArray:
-        """`fit`; returns `labels_`."""
+        """`fit`; returns `labels_`.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D), or a list of such batches
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+        times : array of shape (n,), optional
+            As in `fit`.
+        slices : sequence, optional
+            As in `fit`.
+
+        Returns
+        -------
+        array of shape (n,), int32
+            `labels_`.
+        """
         return self.fit(X, y, sample_weight, times=times, slices=slices).labels_
 
     @learning
@@ -332,9 +354,14 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         Parameters
         ----------
         X : array or CSR matrix of shape (n, D)
+        y : ignored
         time : number, string or date, optional
             Later than that of all slices before. By default 0, and then 1 more each time.
         sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        self
         """
         is_new = not hasattr(self, "means_")
         known = next_time(time, getattr(self, "times_", None), self._who)
@@ -383,6 +410,17 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
 
         `out` takes the labels, and is returned: an array of n integers, a memory map, or the path of an npy file, which
         is written whole or not at all and comes back as a memory map.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        times : array of shape (n,) or one time, optional
+        out : array, memory map or path, optional
+
+        Returns
+        -------
+        array of shape (n,), int32
+            Numbers of components; where `out` was given, `out`.
         """
         with self._located(X, times) as passes:
             labels = slice_labels(passes, vars(self))
@@ -392,7 +430,18 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
 
     @reading
     def predict_proba(self, X: Any, *, times: Any = None) -> FloatArray:
-        """Responsibilities of the components for each row of X (n, K); `times` as in `predict`."""
+        """Responsibilities of the components for each row of X (n, K); `times` as in `predict`.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        times : array of shape (n,) or one time, optional
+
+        Returns
+        -------
+        array of shape (n, K)
+            Each row has the sum 1.
+        """
         with self._located(X, times) as passes:
             return passes.rows(lambda number, rows: rows.values(slice_rule(vars(self), number), "shares"))
 
@@ -402,6 +451,17 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
 
         `density="full"` averages over the law of directions and concentrations, "plugin" takes their expectations. Both
         integrate to one (vmf_mixtures.md, 6). `times` as in `predict`; for later ones see `score_next_samples`.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        times : array of shape (n,) or one time, optional
+        density : {"full", "plugin"}, default="full"
+
+        Returns
+        -------
+        array of shape (n,)
+            Nats.
         """
         is_full = check_choice(density, "density", f"{self._who}.score_samples", ("full", "plugin")) == "full"
 
@@ -423,7 +483,22 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         times: Any = None,
         density: str = "full",
     ) -> float:
-        """Mean log predictive density of the rows of X."""
+        """Mean log predictive density of the rows of X.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+        times : array of shape (n,) or one time, optional
+        density : {"full", "plugin"}, default="full"
+
+        Returns
+        -------
+        float
+            Nats a row: higher is better.
+        """
         X, times, sample_weight = self._joined_known(X, times, sample_weight)
         points = self._points(X, sample_weight, is_new=False)
         with self._passes(points) as passes:
@@ -435,6 +510,17 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
 
         Directions are as likely to have moved as the drift says. Weights of their own (`weights="per_slice"`) are not
         known yet: all are equal then (vmf_mixtures.md, 9.5).
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        n_steps : int, default=1
+        density : {"full", "plugin"}, default="full"
+
+        Returns
+        -------
+        array of shape (n,)
+            Nats.
         """
         points = self._points(X, is_new=False)
         n_steps = check_integer(n_steps, "n_steps", f"{self._who}.score_next_samples", low=1)
@@ -456,7 +542,23 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         n_steps: int = 1,
         density: str = "full",
     ) -> float:
-        """Mean log predictive density of the rows of a slice that comes `n_steps` after the last one."""
+        """Mean log predictive density of the rows of a slice that comes `n_steps` after the last one.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+        n_steps : int, default=1
+            How many slices ahead.
+        density : {"full", "plugin"}, default="full"
+
+        Returns
+        -------
+        float
+            Nats a row: higher is better.
+        """
         points = self._points(X, sample_weight, is_new=False)
         with self._passes(points) as passes:
             return passes.mean(self.score_next_samples(X, n_steps, density=density))
@@ -468,6 +570,21 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
         """Independent rows (n_samples, D) from the predictive density of a slice, by component (n_samples,).
 
         `time` is that of a slice; by default the last.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many rows.
+        random_state : int, numpy.random.Generator or None
+            Seed of the draws.
+        time : time of a slice, optional
+
+        Returns
+        -------
+        X : array of shape (n_samples, D)
+            Unit rows.
+        labels : array of shape (n_samples,)
+            Their components.
         """
         check_is_fitted(self)
         size = check_row_count(n_samples, self.n_features_in_, "n_samples", f"{self._who}.sample", low=1)
@@ -479,7 +596,13 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
 
     @reading
     def trajectories(self) -> Trajectories:
-        """The path of each component's mean direction over the slices, and how far it went."""
+        """The path of each component's mean direction over the slices, and how far it went.
+
+        Returns
+        -------
+        Trajectories
+            Directions over slices, and their angles.
+        """
         check_is_fitted(self)
         return Trajectories.of(self.times_, self.means_)
 
@@ -489,6 +612,17 @@ class TemporalVonMisesFisherMixture(DensityMixin, UnitVectorEstimator):
 
         How the vocabulary of a topic changes (Gopal and Yang 2014, Figure 5). `feature_names` (D,) are by default those
         that X had in `fit`; without them features are column numbers.
+
+        Parameters
+        ----------
+        n : int, default=10
+            How many.
+        feature_names : sequence of D str, optional
+
+        Returns
+        -------
+        array of shape (T, K, n), object
+            Names or column numbers.
         """
         check_is_fitted(self)
         n_features = self.n_features_in_

@@ -345,7 +345,19 @@ class VonMisesFisherMixture(AffineMixture):
 
     @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the mixture to the rows of X (n, D), dense or CSR; `y` is ignored."""
+        """Fit the mixture to the rows of X (n, D), dense or CSR; `y` is ignored.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, D)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; 1 by default.
+
+        Returns
+        -------
+        self
+        """
         with self._fitting(X, sample_weight, Parameters.check) as (points, parameters, stream, passes, emitter):
 
             def start(restart: int) -> ExpectationMaximization[State]:
@@ -386,7 +398,22 @@ class VonMisesFisherMixture(AffineMixture):
 
     @reading
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Float64Array, IntArray]:
-        """Rows (n_samples, D) drawn from the mixture, in the order of their components (n_samples,)."""
+        """Rows (n_samples, D) drawn from the mixture, in the order of their components (n_samples,).
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many rows.
+        random_state : int, numpy.random.Generator or None
+            Seed of the draws.
+
+        Returns
+        -------
+        X : array of shape (n_samples, D)
+            Unit rows.
+        labels : array of shape (n_samples,)
+            Their components.
+        """
         check_is_fitted(self)
         size = check_row_count(n_samples, self.n_features_in_, "n_samples", f"{self._who}.sample", low=1)
         draws = generator(random_state)
