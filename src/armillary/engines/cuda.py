@@ -8,6 +8,7 @@ to what `engines/contract.py` promises. What has no form here yet says so: nothi
 
 from __future__ import annotations
 
+import importlib
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -127,11 +128,15 @@ class CudaPasses:
         self, algorithm: Algorithm = "lloyd", n_clusters: int | None = None, into: npt.NDArray[np.int32] | None = None
     ) -> CudaLabels:
         """Labels, all -1. Bounds are not kept: a product of halves takes less than to look at them."""
-        return CudaLabels(self.points, torch.full((self.points.n_rows,), -1, dtype=torch.int32, device=start.device()))
+        return self.labels_of(torch.full((self.points.n_rows,), -1, dtype=torch.int32, device=start.device()))
+
+    def labels_of(self, values: torch.Tensor) -> CudaLabels:
+        """Labels (n,) int32 that are on the device."""
+        return CudaLabels(self.points, values)
 
     def labels_from(self, values: npt.NDArray[np.integer[Any]]) -> CudaLabels:
         """Labels that a user gave (n,)."""
-        return CudaLabels(self.points, start.to_device(np.asarray(values).astype(np.int32)))
+        return self.labels_of(start.to_device(np.asarray(values).astype(np.int32)))
 
     def random_labels(self, n_clusters: int, generator: np.random.Generator) -> CudaLabels:
         """A label from 0 to K - 1 for each row, by chance."""
@@ -139,7 +144,7 @@ class CudaPasses:
 
     def column(self, fill: float, *, is_exact: bool = False) -> CudaColumn:
         """One number beside each row."""
-        dtype = torch.float64 if is_exact else self.points.matrix.dtype
+        dtype = torch.float64 if is_exact or self.points.dtype == np.float64 else torch.float32
         return self._beside(torch.full((self.points.n_rows,), fill, dtype=dtype, device=start.device()))
 
     def _beside(self, values: torch.Tensor) -> CudaColumn:
@@ -552,8 +557,8 @@ class CudaEngine:
         sample_weight: Any = None,
         expected_features: int | None = None,
         gate: Gate = UNIT,
-    ) -> CudaPoints:
-        """Check rows and their weights, on the device."""
+    ) -> Any:
+        """Check rows and their weights, on the device; rows that it has no room for, block by block in every pass."""
         place = _place_of(X)
         if place is not None and self._card not in (None, place.index):
             raise InputError(
@@ -561,14 +566,25 @@ class CudaEngine:
                 f"Move them: X.to('{self.name}'), or leave `device` to go where X is."
             )
         with _at(self._card if place is None else place), _sentences(who):
-            return replace(as_points(X, who, sample_weight, expected_features, gate), engine=self.name)
+            on_host = _stream().host_points(X, who, sample_weight, expected_features, gate)
+            found = on_host or as_points(X, who, sample_weight, expected_features, gate)
+            return replace(found, engine=self.name)
 
     @contextmanager
-    def open(self, points: CudaPoints, n_threads: int | None, who: str) -> Iterator[CudaPasses]:
+    def open(self, points: Any, n_threads: int | None, who: str) -> Iterator[Any]:
         """Passes over points, on the device that they are on and the stream that is current there."""
         thread_count(n_threads, who)
+        if not isinstance(points, CudaPoints):
+            with _at(self._card), _sentences(who), _stream().streamed(points) as passes:
+                yield passes
+            return
         with _at(_place_of(points.matrix)), _sentences(who):
             yield CudaPasses(points)
+
+
+def _stream() -> Any:
+    """Rows that go by in blocks: that module knows this one's passes."""
+    return importlib.import_module("armillary.engines.cuda_stream")
 
 
 def _place_of(X: Any) -> torch.device | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,8 @@ _NUMPY = {
     torch.int64: np.int64,
     torch.bool: np.bool_,
 }
+# Types of host arrays that go over as they are.
+KNOWN_TYPES = frozenset(np.dtype(known) for known in _NUMPY.values())
 _TORCH = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
 
 
@@ -197,12 +199,17 @@ def as_points(
             rows = rows[is_here]
             weights = None if weights is None else weights[is_present]
             if not len(rows) and not gate.allows_empty:
-                raise InputError(
-                    f"X of {who} must have a row with a direction; all {len(is_present)} are NaN, infinite or zero. "
-                    "Check the step that made them."
-                )
+                refuse_all_missing(len(is_present), who)
     given = None if weights is None else start.to_device(weights)
     return CudaPoints(unit_rows(rows, who), given, who, is_present=is_present)
+
+
+def refuse_all_missing(n_given: int, who: str) -> NoReturn:
+    """No row has a direction."""
+    raise InputError(
+        f"X of {who} must have a row with a direction; all {n_given} are NaN, infinite or zero. Check the step that made "
+        "them."
+    )
 
 
 def _weights(sample_weight: Any, n_rows: int, who: str, gate: Gate) -> Float64Array | None:
@@ -264,7 +271,7 @@ def _from_host(array: Any) -> torch.Tensor:
     if not given.dtype.isnative:
         given = given.astype(given.dtype.newbyteorder("="))
     kind = given.dtype
-    if kind not in {np.dtype(known) for known in _NUMPY.values()}:
+    if kind not in KNOWN_TYPES:
         given = given.astype(computing_dtype(kind))
     if not given.flags.writeable:  # torch warns of what it might write
         given = given.copy()

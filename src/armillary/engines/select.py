@@ -118,7 +118,7 @@ def engine_for(X: Any, device: Any = None, who: str = "this model") -> Engine:
         return engine(asked, who)
     if asked == "auto":
         return engine("cuda" if gpu_in_words()[0] else "cpu", who)
-    if lives != "cpu":
+    if lives != "cpu" and not (lives == "chunks" and asked.partition(":")[0] == "cuda"):
         raise ParameterError(
             f"`device` of {who} must be None, 'auto' or {lives!r} for X of class {type(X).__name__}, which lives "
             f"there; got {asked!r}. Give the rows as an array to work on them elsewhere."
