@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 import torch
 
 from armillary._typing import Float64Array
@@ -21,9 +20,9 @@ from armillary.engines.contract import UNIT, Gate
 from armillary.exceptions import InputError, InputTypeError
 from armillary.kernels.gpu import start
 from armillary.points import everywhere
-from armillary.sources.stored import StoredRows
 from armillary.sums import whole
 from armillary.validation import (
+    PLAIN_SQUARES,
     UNIT_TOLERANCE,
     as_matrix,
     check_sample_weight,
@@ -35,7 +34,6 @@ from armillary.validation import (
 
 # Values that the gate looks at together: 64 MiB in float64.
 _AT_ONCE = 1 << 23
-_PLAIN_SQUARES = (2.0**-800, 2.0**800)
 _MOST_ROWS = 2**31 - 1024
 _NUMPY = {
     torch.float16: np.float16,
@@ -58,7 +56,7 @@ _TORCH = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float
 class CudaPoints:
     """Unit rows (n, D) and their weights (n,) or None, on the device; see `engines/contract.py`."""
 
-    matrix: torch.Tensor  # (n, D) float32 or float64, rows one after the other
+    matrix: torch.Tensor  # (n, D) float32 or float64, rows one after the other; or `CsrRows`
     weights: torch.Tensor | None  # (n,) float64
     who: str
     first_row: int = 0
@@ -67,7 +65,10 @@ class CudaPoints:
     engine: str = "cuda"
     scale: float = 1.0
 
-    is_sparse = False
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows are CSR."""
+        return not isinstance(self.matrix, torch.Tensor)
 
     @property
     def n_rows(self) -> int:
@@ -95,8 +96,8 @@ class CudaPoints:
 
     @property
     def width(self) -> float:
-        """Numbers that a row has."""
-        return float(self.n_features)
+        """Numbers that a row has, on average."""
+        return float(getattr(self.matrix, "width", self.n_features))
 
     @property
     def has_weights(self) -> bool:
@@ -189,7 +190,7 @@ def as_points(
             f"X of {who} must have at most {_MOST_ROWS:,} rows on a GPU, whose kernels number them by 32 bits; got "
             f"{len(rows):,}. Give them in parts by partial_fit, or use device='cpu'."
         )
-    weights = _weights(sample_weight, len(rows), who, gate)
+    weights = given_weights(sample_weight, len(rows), who, gate)
     is_present = None
     if gate.allows_missing:
         largest = rows.to(torch.float32 if rows.dtype == torch.float16 else rows.dtype).abs().amax(dim=1)
@@ -212,7 +213,8 @@ def refuse_all_missing(n_given: int, who: str) -> NoReturn:
     )
 
 
-def _weights(sample_weight: Any, n_rows: int, who: str, gate: Gate) -> Float64Array | None:
+def given_weights(sample_weight: Any, n_rows: int, who: str, gate: Gate) -> Float64Array | None:
+    """Weights at home, checked."""
     if isinstance(sample_weight, torch.Tensor):
         sample_weight = sample_weight.detach().cpu().numpy()
     elif hasattr(sample_weight, "__cuda_array_interface__"):
@@ -224,13 +226,6 @@ def _weights(sample_weight: Any, n_rows: int, who: str, gate: Gate) -> Float64Ar
 
 def _raw_rows(X: Any, who: str, expected_features: int | None, *, may_be_empty: bool) -> torch.Tensor:
     """X on the device, of any type; its shape is checked, values are not."""
-    if sp.issparse(X):
-        raise InputError(
-            f"X of {who} must be a dense array for a GPU: CSR rows have no passes there yet; got a sparse matrix. Use "
-            "device='cpu', which is fast for sparse rows, or None."
-        )
-    if isinstance(X, StoredRows):
-        raise InputError(f"X of {who} must be an array for a GPU; got rows on disk. Give X[:], or use device='cpu'.")
     tensor = from_device(X, who)
     if tensor is None:
         if may_be_empty and len(getattr(X, "shape", ())) == 2 and X.shape[0] == 0 and X.shape[1] >= 2:
@@ -300,7 +295,7 @@ def _unit_part(rows: torch.Tensor, first: int, who: str) -> torch.Tensor:
     """Some rows made unit; the tensor itself where all are. See `validation.unit_block`, whose bits these are."""
     tolerance = UNIT_TOLERANCE[np.dtype(np.float32 if rows.dtype == torch.float32 else np.float64)]
     squares = start.squares(rows)
-    odd = torch.nonzero(~((squares > _PLAIN_SQUARES[0]) & (squares < _PLAIN_SQUARES[1]))).ravel()
+    odd = torch.nonzero(~((squares > PLAIN_SQUARES[0]) & (squares < PLAIN_SQUARES[1]))).ravel()
     factors = torch.ones_like(squares)
     if len(odd):
         largest = rows[odd].abs().amax(dim=1).double().cpu().numpy()

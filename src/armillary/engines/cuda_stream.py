@@ -429,6 +429,16 @@ class BlockPoints(CudaPoints):
         return self._belt.scratch(self.n_rows)
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether rows are CSR: blocks are not."""
+        return False
+
+    @property
+    def width(self) -> float:
+        """Numbers that a row has."""
+        return float(self.n_features)
+
+    @property
     def n_rows(self) -> int:
         """How many rows."""
         return self._span[1] - self._span[0]

@@ -35,7 +35,7 @@ _KINDS: dict[str, str] = {
     "armillary.sources.stored.StoredRows": "chunks",
 }
 # Packages whose objects live on an engine, whatever their class is called in this or that version.
-_PACKAGES = {"dask": "dask", "ray": "ray"}
+_PACKAGES = {"cupyx": "cuda", "dask": "dask", "ray": "ray"}
 # Engines of rows that lie elsewhere but are worked on by the CPU.
 _BY_THE_CPU = frozenset({"chunks", "dask", "ray", "workers"})
 # Devices that may be asked for by name; one of several cards by its number.
