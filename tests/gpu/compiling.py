@@ -62,6 +62,12 @@ PLAIN = {
         {"BLOCK": 256, "AHEAD": 8},
         {"enable_fp_fusion": False},
     ),
+    "unit": (
+        exact.unit,
+        ["*fp16", _D, _D, _F, "*fp16", _F, "i32", "i32", "i32", "i32"],
+        {"ROWS": 4, "COLUMNS": 128},
+        {"enable_fp_fusion": False},
+    ),
     "roots": (exact.roots, [_D, _D, "i32"], {"BLOCK": 256}, {}),
     "own_scores": (
         exact.own_scores,

@@ -171,9 +171,7 @@ def test_missing_rows_and_rows_on_disk(tmp_path):
     sp.save_npz(tmp_path / "rows.npz", documents(), compressed=False)
     opened_rows = armillary.open_rows(tmp_path / "rows.npz")
     found = armillary.SphericalKMeans(2, random_state=0, device="cuda").fit(opened_rows)
-    np.testing.assert_array_equal(
-        found.labels_, armillary.SphericalKMeans(2, random_state=0).fit(documents()).labels_
-    )
+    np.testing.assert_array_equal(found.labels_, armillary.SphericalKMeans(2, random_state=0).fit(documents()).labels_)
 
 
 @pytest.mark.skipif(is_interpreted(), reason="needs a GPU")

@@ -451,7 +451,9 @@ class CudaPasses:
             if given is None:
                 scores = np.empty((len(rows), 0), np.float64 if dtype == torch.float64 else np.float32)
             else:
-                scores = (self.on.row_scores(rows, given) if by_row else self.on.table(rows, given, dtype)).cpu().numpy()
+                scores = (
+                    (self.on.row_scores(rows, given) if by_row else self.on.table(rows, given, dtype)).cpu().numpy()
+                )
             weights = points.host_weights
             yield (
                 scores,

@@ -208,8 +208,8 @@ def as_points(
 def refuse_all_missing(n_given: int, who: str) -> NoReturn:
     """No row has a direction."""
     raise InputError(
-        f"X of {who} must have a row with a direction; all {n_given} are NaN, infinite or zero. Check the step that made "
-        "them."
+        f"X of {who} must have a row with a direction; all {n_given} are NaN, infinite or zero. "
+        "Check the step that made them."
     )
 
 
@@ -293,20 +293,32 @@ def unit_rows(rows: torch.Tensor, who: str) -> torch.Tensor:
 
 def _unit_part(rows: torch.Tensor, first: int, who: str) -> torch.Tensor:
     """Some rows made unit; the tensor itself where all are. See `validation.unit_block`, whose bits these are."""
-    tolerance = UNIT_TOLERANCE[np.dtype(np.float32 if rows.dtype == torch.float32 else np.float64)]
+    norms, factors, is_off = _norms(rows, first, who)
+    if not bool(is_off.any()):
+        return rows
+    # in float64, rounded once; rows divided by 1 keep their bits
+    return ((rows.double() * factors[:, None]) / norms[:, None]).to(rows.dtype)
+
+
+def _norms(rows: torch.Tensor, first: int, who: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What rows are divided by and multiplied with before, 1 where they are unit; and where they are not."""
+    tolerance = UNIT_TOLERANCE[np.dtype(np.float64 if rows.dtype == torch.float64 else np.float32)]
     squares = start.squares(rows)
     odd = torch.nonzero(~((squares > PLAIN_SQUARES[0]) & (squares < PLAIN_SQUARES[1]))).ravel()
     factors = torch.ones_like(squares)
     if len(odd):
-        largest = rows[odd].abs().amax(dim=1).double().cpu().numpy()
+        largest = rows[odd].double().abs().amax(dim=1).cpu().numpy()
         refuse_rows(largest, first + odd.cpu().numpy(), who, "X")
         factors[odd] = start.to_device(safe_factors(largest))
         squares[odd] = start.squares((rows[odd].double() * factors[odd, None]).contiguous())
     norms = start.roots(squares)
     is_off = (norms - factors).abs() > tolerance * factors
-    if not bool(is_off.any()):
-        return rows
-    norms[~is_off] = 1.0
-    factors[~is_off] = 1.0
-    # in float64, rounded once; rows divided by 1 keep their bits
-    return ((rows.double() * factors[:, None]) / norms[:, None]).to(rows.dtype)
+    return norms.masked_fill_(~is_off, 1.0), factors.masked_fill_(~is_off, 1.0), is_off
+
+
+def unit_and_shadow(rows: torch.Tensor, who: str) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+    """Contiguous rows of any type as unit rows and their shadow, in one go: what goes by is made anew in every pass."""
+    kind = _TORCH[computing_dtype(np.dtype(_NUMPY[rows.dtype]))]
+    given = rows if rows.is_floating_point() else rows.to(kind)
+    norms, factors, _ = _norms(given, 0, who)
+    return start.unit_and_shadow(given, norms, factors, kind)

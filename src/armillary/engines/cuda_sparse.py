@@ -88,9 +88,7 @@ class SparsePasses(CudaPasses):
 # ------------------------------------------------------------------------------------------------------ the gate
 
 
-def csr_points(
-    X: Any, who: str, sample_weight: Any, expected_features: int | None, gate: Gate
-) -> CudaPoints | None:
+def csr_points(X: Any, who: str, sample_weight: Any, expected_features: int | None, gate: Gate) -> CudaPoints | None:
     """CSR rows and weights through the gate, on the device; None for rows that are not sparse."""
     if not _is_sparse(X) or gate.kind == "counts":
         return None
@@ -129,13 +127,15 @@ def _is_sparse(X: Any) -> bool:
     return sp.issparse(X) or type(X).__module__.startswith("cupyx.")
 
 
-def _triple(X: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _triple(X: Any) -> tuple[torch.Tensor, ...]:
     """Values, indices and pointers of what is on the device."""
     if isinstance(X, torch.Tensor):
         csr = X.detach() if X.layout == torch.sparse_csr else X.detach().to_sparse_csr()
         return csr.values(), csr.col_indices(), csr.crow_indices()
     csr = X.tocsr()
-    data, indices, pointers = (torch.as_tensor(part, device=start.device()) for part in (csr.data, csr.indices, csr.indptr))
+    data, indices, pointers = (
+        torch.as_tensor(part, device=start.device()) for part in (csr.data, csr.indices, csr.indptr)
+    )
     return data, indices, pointers
 
 

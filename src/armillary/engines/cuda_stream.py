@@ -40,7 +40,7 @@ from armillary.engines.contract import (
 from armillary.engines.cpu import chosen_rows
 from armillary.engines.cuda import CudaPasses
 from armillary.engines.cuda_labels import CudaLabels
-from armillary.engines.cuda_points import KNOWN_TYPES, CudaPoints, refuse_all_missing, unit_rows
+from armillary.engines.cuda_points import KNOWN_TYPES, CudaPoints, refuse_all_missing, unit_and_shadow, unit_rows
 from armillary.engines.partitioned import PartedColumn, PartedLabels, Partitioned
 from armillary.exceptions import InputError, RowError
 from armillary.kernels.gpu import start
@@ -197,7 +197,7 @@ class Belt:
         """The rows from..to of a source; those that follow are on their way then."""
         found = self.raw(source, span, following)
         if found.unit is None:
-            found.unit = self._unit(found)
+            found.unit, found.shadow = self._unit(found)
         return found
 
     def raw(self, source: Source, span: tuple[int, int], following: tuple[int, int]) -> _Block:
@@ -209,13 +209,6 @@ class Belt:
             if following != span:
                 self._send((id(source), *following), source)
         return self._now
-
-    def shadow(self, block: _Block) -> tuple[torch.Tensor, torch.Tensor]:
-        """The rows of a block as halves."""
-        assert block.unit is not None
-        if block.shadow is None:
-            block.shadow = start.make_shadow(block.unit)
-        return block.shadow
 
     def scratch(self, n_rows: int) -> start.Scratch:
         """What passes write down: that of the last block of this size."""
@@ -291,11 +284,11 @@ class Belt:
         raw = slot.there[:n_bytes].view(_torch_type(source.dtype)).view(shape)
         return _Block(key, source, slot, raw)
 
-    def _unit(self, block: _Block) -> torch.Tensor:
-        """The gate. Sentences say which row it was, and in which file."""
+    def _unit(self, block: _Block) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+        """The gate, and halves. Sentences say which row it was, and in which file."""
         first = block.key[1]
         try:
-            return unit_rows(block.raw, self._who)
+            return unit_and_shadow(block.raw, self._who)
         except RowError as error:
             raise block.source.told(error, first + error.row) from None
 
@@ -421,7 +414,9 @@ class BlockPoints(CudaPoints):
     @property
     def shadow(self) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
         """The rows as halves, and bounds on what that leaves."""
-        return self._belt.shadow(self._belt.block(self._source, self._span, self._following))
+        found = self._belt.block(self._source, self._span, self._following).shadow
+        assert found is not None
+        return found
 
     @property
     def scratch(self) -> start.Scratch:  # type: ignore[override]
