@@ -104,7 +104,7 @@ INTERPRET := TRITON_INTERPRET=1 $(GPU_VENV)/bin/python -m pytest -p no:randomly 
 gpu-environment:
 	@timeout 240 $(MAKE) --silent $(GPU_VENV)/.installed >/dev/null 2>&1 || true
 
-# 10 s of CPU: every kernel once, and three steps of four models, held to NumPy.
+# 13 s of CPU: every kernel once, and three steps of four models, held to NumPy.
 test-gpu-smoke:
 	@if [ -e $(GPU_VENV)/.installed ]; then \
 	  timeout 180 env $(INTERPRET) -q tests/gpu/test_smoke.py; \
