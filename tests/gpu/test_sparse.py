@@ -174,7 +174,23 @@ def test_missing_rows_and_rows_on_disk(tmp_path):
     np.testing.assert_array_equal(found.labels_, armillary.SphericalKMeans(2, random_state=0).fit(documents()).labels_)
 
 
+@pytest.mark.skipif(not is_interpreted(), reason="there is a GPU: see the next test")
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_answers_to_sparse_tensors_are_tensors(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr("armillary.engines.select._DLPACK_CUDA", 1)  # as if the CPU of torch were a GPU
+    rows = documents()
+    given = torch.from_numpy(rows.toarray()).to_sparse_csr()
+    model = armillary.SphericalKMeans(3, random_state=0, n_init=1).fit(given)
+    assert model.device_ == "cuda"
+    found = model.predict(given)
+    assert isinstance(found, torch.Tensor)
+    np.testing.assert_array_equal(found.numpy(), model.predict(rows))
+    np.testing.assert_array_equal(model.predict(given.to_sparse_coo()).numpy(), found.numpy())
+
+
 @pytest.mark.skipif(is_interpreted(), reason="needs a GPU")
+@pytest.mark.filterwarnings("ignore:Sparse")
 def test_answers_have_the_kind_of_array_that_rows_came_in():
     torch = pytest.importorskip("torch")
     rows = documents(300, 80)

@@ -161,6 +161,7 @@ class _Slot:
         self.there = self.home if self.is_plain else torch.empty(n_bytes, dtype=torch.uint8, device=start.device())
         self.copied: Any = None if self.is_plain else torch.cuda.Event()
         self.released: Any = None if self.is_plain else torch.cuda.Event()
+        self.let_go()  # its memory may have been another's, whose kernels still run
 
     def let_go(self) -> None:
         """Kernels that were started are the last to read it."""
@@ -191,7 +192,7 @@ class Belt:
         )
         self._place = start.device()
         self._side = None if start.IS_INTERPRETED else torch.cuda.Stream()
-        self._scratch: dict[int, start.Scratch] = {}
+        self._scratch: tuple[int, start.Scratch] | None = None
 
     def block(self, source: Source, span: tuple[int, int], following: tuple[int, int]) -> _Block:
         """The rows from..to of a source; those that follow are on their way then."""
@@ -211,12 +212,11 @@ class Belt:
         return self._now
 
     def scratch(self, n_rows: int) -> start.Scratch:
-        """What passes write down: that of the last block of this size."""
-        if n_rows not in self._scratch:
-            if len(self._scratch) > 1:  # the blocks of one source have two sizes
-                self._scratch.clear()
-            self._scratch[n_rows] = start.Scratch(n_rows)
-        return self._scratch[n_rows]
+        """What passes write down, in the place of the block before."""
+        if self._scratch is None or self._scratch[0] < n_rows:
+            n_room = n_rows + 1  # blocks of one source have lengths equal to within one
+            self._scratch = n_room, start.Scratch(n_room)
+        return self._scratch[1]
 
     def close(self) -> None:
         """Give everything back; copies that are under way end first."""
@@ -227,7 +227,7 @@ class Belt:
         if self._side is not None:
             self._side.synchronize()
         self._slots.clear()
-        self._scratch.clear()
+        self._scratch = None
 
     def _let_go(self) -> None:
         if self._now is not None:
