@@ -547,7 +547,10 @@ class CudaPasses:
 
 
 def _at_home(rows: Any) -> Any:
-    return rows.cpu().numpy() if isinstance(rows, torch.Tensor) else SparseBlock(*rows.to_host(), rows.n_features)
+    if isinstance(rows, torch.Tensor):
+        return rows.cpu().numpy()
+    data, indices, pointers = rows.to_host()
+    return SparseBlock(data, indices, pointers, rows.n_features)
 
 
 def _distances(cosines: torch.Tensor) -> torch.Tensor:

@@ -52,7 +52,7 @@ class SparsePasses(CudaPasses):
         return {}
 
     @property
-    def chooser(self) -> start.Chooser:  # type: ignore[override]
+    def chooser(self) -> start.Chooser:
         """Labels by a rule."""
         return start_sparse.Chooser(cast(Any, self.points.matrix), None, self.points.scratch)
 

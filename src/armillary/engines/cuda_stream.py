@@ -405,21 +405,21 @@ class BlockPoints(CudaPoints):
     _dtype: np.dtype[Any]
 
     @property
-    def matrix(self) -> torch.Tensor:  # type: ignore[override]
+    def matrix(self) -> torch.Tensor:
         """Unit rows (n, D), brought to the device where they are not there."""
         found = self._belt.block(self._source, self._span, self._following).unit
         assert found is not None
         return found
 
     @property
-    def shadow(self) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+    def shadow(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The rows as halves, and bounds on what that leaves."""
         found = self._belt.block(self._source, self._span, self._following).shadow
         assert found is not None
         return found
 
     @property
-    def scratch(self) -> start.Scratch:  # type: ignore[override]
+    def scratch(self) -> start.Scratch:
         """What passes write down, in the place of the block before."""
         return self._belt.scratch(self.n_rows)
 
@@ -457,7 +457,7 @@ class BlockPasses(CudaPasses):
         self._most_known = most_known
 
     @property
-    def chooser(self) -> start.Chooser:  # type: ignore[override]
+    def chooser(self) -> start.Chooser:
         """Labels by a rule."""
         points = self.points
         return start.Chooser(points.matrix, lambda: points.shadow, points.scratch)
