@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo examples dist release-check container-check lint-files test coverage warm check bench fuzz fuzz-service test-slow test-versions test-browser test-gpu test-gpu-interpreter clean
+.PHONY: demo examples dist release-check container-check lint-files test coverage warm check bench fuzz fuzz-service test-slow test-versions test-browser test-gpu test-gpu-interpreter test-gpu-smoke gpu-environment clean
 
 # Each stamp is one set of extras installed, redone when pyproject.toml changes.
 $(VENV)/bin/python:
@@ -43,10 +43,12 @@ lint-files: $(VENV)/.installed-lint
 	$(RUN) -c "import pathlib, rattler_build as r; r.Stage0Recipe.from_yaml(pathlib.Path('release/conda/recipe.yaml').read_text()).render()"
 
 # Kernels are compiled by one process, beside the checks: each worker would compile most of them for itself. Lines are
-# not counted here: tracing takes time and decides nothing (3.11 has no monitoring). `make coverage` counts them.
+# not counted here: tracing takes time and decides nothing (3.11 has no monitoring). `make coverage` counts them. The
+# environment of Triton's interpreter comes beside both, for every kernel of the GPU on tiny cases at the end.
 test: $(VENV)/.installed-dev
-	@$(MAKE) --no-print-directory -j2 --output-sync=target check warm
+	@$(MAKE) --no-print-directory -j3 --output-sync=target check warm gpu-environment
 	$(RUN) -m pytest -n auto --dist worksteal
+	@$(MAKE) --no-print-directory test-gpu-smoke
 
 coverage: $(VENV)/.installed-dev
 	$(RUN) -m pytest -n auto --dist worksteal --cov --cov-report=term
@@ -92,12 +94,27 @@ GPU_VENV := .venv-gpu
 $(GPU_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(GPU_VENV)
 	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[cli]" \
-	  "torch==2.13.0" --extra-index-url https://download.pytorch.org/whl/cpu "triton==3.6.0" "numpy<2.4" pytest pyarrow
+	  "torch==2.13.0+cpu" --extra-index-url https://download.pytorch.org/whl/cpu "triton==3.6.0" "numpy<2.4" pytest pyarrow
 	@touch $@
 
+INTERPRET := TRITON_INTERPRET=1 $(GPU_VENV)/bin/python -m pytest -p no:randomly -W "ignore:Conversion of an array" \
+  -W "ignore:overflow encountered"
+
+# About 400 MB to fetch the first time. What cannot be had in four minutes is left out, and the next target says so.
+gpu-environment:
+	@timeout 240 $(MAKE) --silent $(GPU_VENV)/.installed >/dev/null 2>&1 || true
+
+# 13 s of CPU: every kernel once, and three steps of four models, held to NumPy.
+test-gpu-smoke:
+	@if [ -e $(GPU_VENV)/.installed ]; then \
+	  timeout 180 env $(INTERPRET) -q tests/gpu/test_smoke.py; \
+	else \
+	  echo "Kernels of the GPU were not run: torch for the CPU, or triton, could not be installed in four minutes." \
+	    "make test-gpu-interpreter says why."; \
+	fi
+
 test-gpu-interpreter: $(GPU_VENV)/.installed
-	TRITON_INTERPRET=1 $(GPU_VENV)/bin/python -m pytest -p no:randomly -W "ignore:Conversion of an array" \
-	  -W "ignore:overflow encountered" tests/gpu
+	$(INTERPRET) tests/gpu
 	$(GPU_VENV)/bin/python -m pytest -p no:randomly tests/gpu/test_cross_compilation.py
 
 check: $(VENV)/.installed-dev

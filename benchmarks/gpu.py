@@ -18,14 +18,17 @@ import statistics
 import tempfile
 import time
 import warnings
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 import triton
 
 import armillary
+from armillary.engines import cuda_stream
 from armillary.engines.select import engine
 from armillary.kernels.gpu import start
 from armillary.rules import AffineRule
@@ -170,7 +173,7 @@ def unlike_the_cpu(rows, rule):
     if importlib.util.find_spec("numba") is None:
         return None
     found = []
-    for name, given in (("cpu", rows.cpu().numpy()), (CUDA, rows)):
+    for name, given in (("cpu", rows if sp.issparse(rows) else rows.cpu().numpy()), (CUDA, rows)):
         home = engine(name)
         with home.open(home.points(given, "bench"), 1, "bench") as passes:
             labels = passes.labels()
@@ -531,7 +534,132 @@ def times_part(scale):
     return found
 
 
-PARTS = {"real": real_part, "labels": labels_part, "fits": fits_part, "times": times_part, "memory": memory_part}
+# ----------------------------------------------------------------------- rows on the host, and rows of mostly zeros
+
+
+@contextmanager
+def no_room():
+    """A card that has room for blocks alone."""
+    known = cuda_stream.free_bytes
+    cuda_stream.free_bytes = lambda: 0
+    try:
+        yield
+    finally:
+        cuda_stream.free_bytes = known
+
+
+def seconds(task):
+    """By the clock on the wall."""
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    task()
+    torch.cuda.synchronize()
+    return time.perf_counter() - begin
+
+
+def copied(host, is_staged):
+    """Seconds of bringing all rows over: from page-locked memory alone, or by way of it."""
+    belt = cuda_stream.Belt("bench")
+    points = cuda_stream.StreamedPoints(cuda_stream.Source(host), None, "bench")
+    spans = points.spans
+    rows = spans[0][1] - spans[0][0]
+    pinned = torch.empty((rows, host.shape[1]), dtype=torch.float16, pin_memory=True)
+    there = torch.empty_like(pinned, device=CUDA)
+    try:
+        if not is_staged:
+            return seconds(lambda: [there.copy_(pinned, non_blocking=True) for _ in spans])
+        for span in spans[:2]:  # buffers are made by the first
+            belt.raw(points.source, span, span)
+        following = [*spans[1:], spans[-1]]
+        return seconds(lambda: [belt.raw(points.source, *pair) for pair in zip(spans, following, strict=True)])
+    finally:
+        belt.close()
+
+
+def stream_part(scale):
+    """100M x 128 float16 from host memory, K=4096: one step beside copying alone and computing alone."""
+    d, k = 128, 4096
+    pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    n = int(min(100_000_000 * min(1.0, scale), 0.4 * pages / (2 * d)))
+    host = np.empty((n, d), np.float16)
+    step = 1 << 22
+    for first in range(0, n, step):
+        m = min(step, n - first)
+        host[first : first + m] = unit(m, d, 7 + first, k, 0.9, torch.float16).cpu().numpy()
+    n_here = min(n, 10_000_000)
+    rule = AffineRule.cosines(directions(torch.from_numpy(host[:n_here]).to(CUDA), k, 1))
+    found = {"rows": n, "bytes": host.nbytes}
+    found["copying from page-locked memory, s"] = round(copied(host, False), 4)
+    found["copying by way of page-locked memory, s"] = round(copied(host, True), 4)
+    with opened(host[:n_here]) as passes:
+        labels = passes.labels()
+        passes.label(rule, labels)
+        computing = statistics.median(seconds(lambda: passes.label(rule, labels)) for _ in range(5))
+        wanted = labels.to_host()
+    found["computing, rows on the device, s (of the first rows, scaled)"] = round(computing * n / n_here, 4)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    with no_room(), opened(host) as passes:
+        labels = passes.labels()
+        passes.label(rule, labels)
+        times = [seconds(lambda: passes.label(rule, labels)) for _ in range(3)]
+        found["blocks"] = len(passes.parts)
+        found["labels unlike those of rows on the device"] = int((labels.to_host()[:n_here] != wanted).sum())
+    found["one step, s"] = round(statistics.median(times), 4)
+    larger = max(found["copying from page-locked memory, s"], computing * n / n_here)
+    found["of the larger of copying and computing"] = round(found["one step, s"] / larger, 3)
+    found["memory on the device at the peak, GiB"] = round(torch.cuda.max_memory_allocated() / 2**30, 2)
+    print("stream", json.dumps(found, indent=1))
+    return found
+
+
+def documents(n, d, width, seed):
+    """Rows of words, some of which most rows have: CSR, lengths and words by heavy laws."""
+    rng = np.random.default_rng(seed)
+    lengths = np.minimum(rng.gamma(1.2, width / 1.2, n).astype(np.int64) + 5, d // 4)
+    words = np.floor(d ** rng.random(2 * int(lengths.sum()))).astype(np.int64) - 1
+    numbers = np.repeat(np.arange(n), 2 * lengths)
+    known = np.unique(numbers * d + words)
+    values = rng.gamma(1.0, size=len(known)).astype(np.float32)
+    return sp.csr_array((values, (known // d, known % d)), shape=(n, d))
+
+
+def sparse_part(scale):
+    """Documents as CSR: labels, sums and shares beside torch.sparse and the CPU."""
+    speeds, n, d, k = ceilings(), 18_744, 53_975, 20
+    rows = documents(n, d, 90, 3)
+    rng = np.random.default_rng(1)
+    picked = rows[rng.choice(n, k, replace=False)].toarray().astype(np.float64) + 1e-3 * rng.random((k, d))
+    rule = AffineRule.cosines(picked / np.linalg.norm(picked, axis=1, keepdims=True))
+    found = {"rows": n, "columns": d, "entries": int(rows.nnz), "clusters": k}
+    with opened(rows) as passes:
+        given, labels, matrix = start.DeviceRule.of(rule), passes.labels(), passes.points.matrix
+        entries = len(matrix.data) * 8
+        floor = (entries + given.turned.numel() * 8) / speeds["bytes_per_s"] * 1e3
+        peer = torch.sparse_csr_tensor(matrix.pointers, matrix.indices.long(), matrix.data, size=(n, d))
+        turned, wide = given.turned.float(), peer.double()
+        peers = {
+            "torch.sparse float32, not exact": median_ms(lambda: (peer @ turned).argmax(dim=1)),
+            "torch.sparse float64, another order": median_ms(lambda: (wide @ given.turned).argmax(dim=1)),
+        }
+        ms = median_ms(lambda: passes.chooser.label(given, labels.values, (0, n)))
+        found["labels"] = entry(ms, floor, peers)
+        sums_floor = (entries + 2 * given.turned.numel() * 8) / speeds["bytes_per_s"] * 1e3
+        found["sums"] = entry(median_ms(lambda: passes.device_sums(labels.values, k)), sums_floor)
+        soft = AffineRule(200.0 * rule.directions, np.zeros(k))
+        found["a soft step, rule to sums on the host, ms"] = round(wall_ms(lambda: passes.share(soft)), 3)
+        found["a step of the model, from rule on the host to sums on the host"] = round(
+            wall_ms(lambda: passes.label(rule, labels)), 3
+        )
+    found["labels unlike the CPU's"] = unlike_the_cpu(rows, rule)
+    print("sparse", json.dumps(found, indent=1))
+    return found
+
+
+PARTS = {"real": real_part, "labels": labels_part, "fits": fits_part, "times": times_part, "memory": memory_part} | {
+    "stream": stream_part,
+    "sparse": sparse_part,
+}
 
 
 def main():

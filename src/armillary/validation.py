@@ -4,7 +4,7 @@ A row's result never depends on the other rows: a row whose norm is 1 to within 
 untouched, any other row is divided by its norm. A norm has one definition, and so the same bits for dense rows in any
 memory layout, CSR, memory maps and chunks, on every processor: the root of one float64 sum of squares in column order,
 no multiply-add fused. Zeros add nothing to it, so stored and left out ones are alike. Where that sum leaves
-`_PLAIN_SQUARES` the row is multiplied by a power of two first. float16 and small integers are the float32 rows of the
+`PLAIN_SQUARES` the row is multiplied by a power of two first. float16 and small integers are the float32 rows of the
 same values.
 """
 
@@ -35,7 +35,7 @@ _BLOCK_ROWS = 1 << 14
 # Up to this many columns, a sum column by column beats running sums along each row.
 _FEW_COLUMNS = 16
 # Squared norms between which rows are squared as they are.
-_PLAIN_SQUARES = (2.0**-800, 2.0**800)
+PLAIN_SQUARES = (2.0**-800, 2.0**800)
 # Weights whose sums float64 carries, and the products of sums with rows and logarithms too.
 LEAST_WEIGHT, MOST_WEIGHT = 2.0**-900, 2.0**900
 # Where weights are copies of rows that a prior is held against, up to which float64 counts them one by one.
@@ -351,7 +351,7 @@ def unit_block(
 
 def _are_plain(squares: Float64Array) -> npt.NDArray[np.bool_]:
     """Which sums of squares neither overflowed nor vanished: a NaN did."""
-    return (squares > _PLAIN_SQUARES[0]) & (squares < _PLAIN_SQUARES[1])
+    return (squares > PLAIN_SQUARES[0]) & (squares < PLAIN_SQUARES[1])
 
 
 def _converted(block: npt.NDArray[Any]) -> FloatArray:

@@ -7,7 +7,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource, compile
 
-from armillary.kernels.gpu import choose, draws, exact, soft, sums
+from armillary.kernels.gpu import choose, draws, exact, soft, sparse, sums
 
 _DESC = ("tensordesc<fp16[128,{0}]>",) * 2
 _BESIDE = ["*fp32", "*fp32", "*i8", "*i32", "*fp32", "*i32", "*i32", "i32", "i32"]
@@ -60,6 +60,12 @@ PLAIN = {
         exact.squares,
         [_F, _D, "i32", "i32", "i32"],
         {"BLOCK": 256, "AHEAD": 8},
+        {"enable_fp_fusion": False},
+    ),
+    "unit": (
+        exact.unit,
+        ["*fp16", _D, _D, _F, "*fp16", _F, "i32", "i32", "i32", "i32"],
+        {"ROWS": 4, "COLUMNS": 128},
         {"enable_fp_fusion": False},
     ),
     "roots": (exact.roots, [_D, _D, "i32"], {"BLOCK": 256}, {}),
@@ -124,6 +130,37 @@ PLAIN = {
         soft.halve,
         [_F, "*fp16", _F, "i32", "i32", "i32", "i32"],
         {"ROWS": 16, "COLUMNS": 128},
+        {"enable_fp_fusion": False},
+    ),
+    "csr_squares": (sparse.squares, [_F, _L, _D, "i32"], {"BLOCK": 128, "AHEAD": 4}, {"enable_fp_fusion": False}),
+    "csr_own_scores": (
+        sparse.own_scores,
+        [_F, _I, _L, _D, _D, _I, _D, "i32", "i32"],
+        {"BLOCK": 128, "AHEAD": 4},
+        {"enable_fp_fusion": False},
+    ),
+    "csr_table": (
+        sparse.table,
+        [_F, _I, _L, _D, _D, _D, "i32", "i32"],
+        {"ROWS": 4, "CLUSTERS": 64, "AHEAD": 4},
+        {"enable_fp_fusion": False},
+    ),
+    "csr_best": (
+        sparse.best,
+        [_F, _I, _L, _D, _D, "*i8", _I, _D, "i32", "i32", "i32"],
+        {"HAS_RIVALS": True, "ROWS": 8, "CLUSTERS": 32, "AHEAD": 4},
+        {"enable_fp_fusion": False},
+    ),
+    "csr_add": (
+        sparse.add,
+        [_F, _I, _L, _D, _I, _L, _L, _D, "i32", "i32"],
+        {"HAS_WEIGHTS": True, "ROWS": 4, "WIDTH": 32},
+        {"enable_fp_fusion": False},
+    ),
+    "csr_move": (
+        sparse.move,
+        [_F, _I, _L, _D, _I, _I, _I, _L, _L, _I, _D, "i32"],
+        {"HAS_WEIGHTS": True, "ROWS": 4, "WIDTH": 32},
         {"enable_fp_fusion": False},
     ),
     "uniforms": (draws.uniforms, [_D, _L, "i64", "i32"], {"BLOCK": 256}, {}),

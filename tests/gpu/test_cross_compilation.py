@@ -13,9 +13,13 @@ NAMES_OF_HOPPER = ["filter_flat", "filter_resident"]
 NAMES = [
     "filter_pointers", "list_pairs", "score_pairs", "name_pairs", "settle", "record", "squares", "roots", "own_scores",
     "table", "best", "lane_scores", "narrow", "ends", "count", "deal", "add_sorted", "add_moved", "add_narrow",
-    "softmax", "halve", "uniforms",
+    "softmax", "halve", "uniforms", "unit",
+    "csr_squares", "csr_own_scores", "csr_table", "csr_best", "csr_add", "csr_move",
 ]  # fmt: skip
-EXACT = {"score_pairs", "squares", "own_scores", "table", "best", "narrow", "lane_scores"}
+EXACT = {
+    "score_pairs", "squares", "own_scores", "table", "best", "narrow", "lane_scores", "unit", "csr_squares",
+    "csr_own_scores", "csr_table", "csr_best",
+}  # fmt: skip
 
 
 def built(name, capability, tmp_path):

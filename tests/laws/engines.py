@@ -89,8 +89,6 @@ def cut_at_random(passes, seed, most=6):
 @contextmanager
 def cuda(rows, weights=None, n_threads=1, seed=0):
     """Rows on a GPU, or in Triton's interpreter."""
-    if sp.issparse(rows):
-        pytest.skip("CSR rows have no passes on a GPU yet")
     with one_piece("cuda", rows, weights, n_threads) as passes:
         yield passes
 
@@ -102,6 +100,20 @@ def cuda_parts(rows, weights=None, n_threads=1, seed=0):
         yield cut_at_random(passes, seed)
 
 
+@contextmanager
+def cuda_stream(rows, weights=None, n_threads=1, seed=0):
+    """Rows on the host, as if a GPU had no room for them: four or five blocks."""
+    from armillary.engines import cuda_stream
+
+    if sp.issparse(rows):
+        pytest.skip("CSR rows do not go by in blocks")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cuda_stream, "free_bytes", lambda: 0)
+        patch.setattr(cuda_stream, "BLOCK_BYTES", -(-rows.nbytes // 4))
+        with one_piece("cuda", rows, weights, n_threads) as passes:
+            yield passes
+
+
 # name: a context manager (rows, weights, n_threads, seed) -> Passes; another engine adds a line here
 ENGINES = {
     "reference": reference,
@@ -111,4 +123,4 @@ ENGINES = {
     "workers": workers,
 }
 if has_cuda():
-    ENGINES |= {"cuda": cuda, "cuda_parts": cuda_parts}
+    ENGINES |= {"cuda": cuda, "cuda_parts": cuda_parts, "cuda_stream": cuda_stream}

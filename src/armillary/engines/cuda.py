@@ -8,6 +8,7 @@ to what `engines/contract.py` promises. What has no form here yet says so: nothi
 
 from __future__ import annotations
 
+import importlib
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,6 +53,7 @@ from armillary.exceptions import InputError, ParameterError
 from armillary.kernels.gpu import start
 from armillary.kernels.rows.contract import FLOAT32_SLOPE_LIMIT, Kernels
 from armillary.kernels.select import kernels_for
+from armillary.points import SparseBlock
 from armillary.rules import AffineRule, Anchors, QuadraticRule
 from armillary.sums import whole
 from armillary.sums.directional import DirectionalStatistics
@@ -68,6 +70,9 @@ _HOME_ROWS = 1 << 16
 
 class CudaPasses:
     """Passes over one set of points on a GPU; see `engines/contract.py`."""
+
+    # what starts kernels on rows of this form
+    on: Any = start
 
     def __init__(self, points: CudaPoints) -> None:
         self.points = points
@@ -91,7 +96,13 @@ class CudaPasses:
     def over(self, which: Which) -> CudaPasses:
         """Passes over some of the rows, as rows of their own; these themselves where that is all rows as they are."""
         points = self._chosen(which)
-        return self if points is self.points else CudaPasses(points)
+        return self if points is self.points else self._of(points)
+
+    def _of(self, points: CudaPoints) -> CudaPasses:
+        return CudaPasses(points)
+
+    def _rows_of(self, part: slice) -> Any:
+        return self.points.matrix[part]
 
     def _chosen(self, which: Which) -> CudaPoints:
         points = self.points
@@ -127,11 +138,15 @@ class CudaPasses:
         self, algorithm: Algorithm = "lloyd", n_clusters: int | None = None, into: npt.NDArray[np.int32] | None = None
     ) -> CudaLabels:
         """Labels, all -1. Bounds are not kept: a product of halves takes less than to look at them."""
-        return CudaLabels(self.points, torch.full((self.points.n_rows,), -1, dtype=torch.int32, device=start.device()))
+        return self.labels_of(torch.full((self.points.n_rows,), -1, dtype=torch.int32, device=start.device()))
+
+    def labels_of(self, values: torch.Tensor) -> CudaLabels:
+        """Labels (n,) int32 that are on the device."""
+        return CudaLabels(self.points, values)
 
     def labels_from(self, values: npt.NDArray[np.integer[Any]]) -> CudaLabels:
         """Labels that a user gave (n,)."""
-        return CudaLabels(self.points, start.to_device(np.asarray(values).astype(np.int32)))
+        return self.labels_of(start.to_device(np.asarray(values).astype(np.int32)))
 
     def random_labels(self, n_clusters: int, generator: np.random.Generator) -> CudaLabels:
         """A label from 0 to K - 1 for each row, by chance."""
@@ -139,7 +154,7 @@ class CudaPasses:
 
     def column(self, fill: float, *, is_exact: bool = False) -> CudaColumn:
         """One number beside each row."""
-        dtype = torch.float64 if is_exact else self.points.matrix.dtype
+        dtype = torch.float64 if is_exact or self.points.dtype == np.float64 else torch.float32
         return self._beside(torch.full((self.points.n_rows,), fill, dtype=dtype, device=start.device()))
 
     def _beside(self, values: torch.Tensor) -> CudaColumn:
@@ -147,11 +162,11 @@ class CudaPasses:
 
     def own(self, rule: AffineRule, labels: Any) -> CudaColumn:
         """The float64 score of each row with its own label."""
-        return self._beside(start.own_scores(self.points.matrix, start.DeviceRule.of(rule), labels.values))
+        return self._beside(self.on.own_scores(self.points.matrix, start.DeviceRule.of(rule), labels.values))
 
     def inverse_lengths(self) -> CudaColumn:
         """1 / |x| of each row, to float64 precision."""
-        return self._beside(1.0 / start.roots(start.squares(self.points.matrix)))
+        return self._beside(1.0 / start.roots(self.on.squares(self.points.matrix)))
 
     def lower(self, column: Any, rule: AffineRule, *, is_exact: bool = False) -> None:
         """Lower to 1 - the best score of the rule, where that is less."""
@@ -161,9 +176,9 @@ class CudaPasses:
             if given.n_clusters > 1 and len(rows):
                 best.fill_(-1)
                 self.chooser.label(given, best, (0, len(rows)))
-            scores = start.own_scores(rows, given, best)
+            scores = self.on.own_scores(rows, given, best)
         else:
-            scores = start.row_scores(rows, given)[:, 0]
+            scores = self.on.row_scores(rows, given)[:, 0]
         torch.minimum(column.values, _distances(scores), out=column.values)
 
     def left(self, column: Any, rule: AffineRule) -> Float64Array:
@@ -172,7 +187,7 @@ class CudaPasses:
         total = torch.zeros(given.n_clusters, dtype=torch.float64, device=start.device())
         for part in self._parts(given.n_clusters):
             lowered = torch.minimum(
-                _distances(start.row_scores(points.matrix[part], given)), column.values[part][:, None]
+                _distances(self.on.row_scores(self._rows_of(part), given)), column.values[part][:, None]
             )
             weights = None if points.weights is None else points.weights[part]
             total += whole_masses(lowered.T, weights, q).sum(dim=1)
@@ -196,7 +211,7 @@ class CudaPasses:
             return math.inf
         rows = self.points.matrix[numbers]
         nothing = torch.zeros(len(rows), dtype=torch.int32, device=rows.device)
-        return float(start.own_scores(rows, start.DeviceRule.of(rule), nothing).min())
+        return float(self.on.own_scores(rows, start.DeviceRule.of(rule), nothing).min())
 
     # ------------------------------------------------------------------------------------------ the passes
 
@@ -245,13 +260,13 @@ class CudaPasses:
 
     def device_sums(self, labels: torch.Tensor, n_clusters: int) -> start.DeviceSums:
         """Sums in quanta, where the rows are."""
-        return start.sum_rows(self.points.matrix, self.points.sum_weights, labels, n_clusters, self._rounder)
+        return self.on.sum_rows(self.points.matrix, self.points.sum_weights, labels, n_clusters, self._rounder)
 
     def add_moved(
         self, labels: torch.Tensor, moved: tuple[torch.Tensor, torch.Tensor, torch.Tensor], into: start.DeviceSums
     ) -> None:
         """Bring sums up to date by rows that moved."""
-        start.move_rows(self.points.matrix, self.points.sum_weights, labels, moved, into, self._rounder)
+        self.on.move_rows(self.points.matrix, self.points.sum_weights, labels, moved, into, self._rounder)
 
     def at_home(self, sums: start.DeviceSums) -> DirectionalStatistics:
         """Sums as the host has them: quanta times 2^-q, exactly."""
@@ -303,7 +318,7 @@ class CudaPasses:
         resultants = torch.zeros(rule.shape, dtype=torch.float64, device=place)
         evidence = torch.zeros((), dtype=torch.float64, device=place)
         for part in self._parts(given.n_clusters):
-            rows = points.matrix[part]
+            rows = self._rows_of(part)
             shares, log_evidence = self._shares(rows, given)
             if points.weights is not None:
                 weights = points.weights[part]
@@ -311,8 +326,12 @@ class CudaPasses:
                 log_evidence = log_evidence * weights
             evidence += log_evidence.sum()
             counts += shares.sum(dim=0, dtype=torch.float64)
-            resultants += (shares.T @ rows.to(shares.dtype)).double()
+            resultants += self._shared(shares, rows)
         return Outcome(DirectionalStatistics(counts.cpu().numpy(), resultants.cpu().numpy()), float(evidence))
+
+    def _shared(self, shares: torch.Tensor, rows: Any) -> torch.Tensor:
+        """Sums of rows by their shares (K, D)."""
+        return (shares.T @ rows.to(shares.dtype)).double()
 
     def shared_lanes(self, rule: AffineRule) -> LaneSums:
         """What `share` adds up, for rows that are a part of more: all rows are one lane."""
@@ -326,7 +345,7 @@ class CudaPasses:
         evidence = torch.zeros((), dtype=torch.float64, device=start.device())
         for part in self._parts(rule.n_clusters):
             own = None if weights is None else weights[part]
-            found = sums.add(points.matrix[part], own)
+            found = sums.add(self._rows_of(part), own)
             evidence += found.sum() if own is None else (found * own).sum()
         counts, resultants = sums.sums()
         statistics = DirectionalStatistics((most * counts).cpu().numpy(), (most * resultants).cpu().numpy())
@@ -342,7 +361,7 @@ class CudaPasses:
         given = start.DeviceRule.of(rule)
         found = torch.empty(self.points.n_rows, dtype=torch.float64, device=start.device())
         for part in self._parts(given.n_clusters):
-            found[part] = self._shares(self.points.matrix[part], given)[1]
+            found[part] = self._shares(self._rows_of(part), given)[1]
         return found
 
     # ----------------------------------------------------------------------------------------------- draws
@@ -369,7 +388,7 @@ class CudaPasses:
         lowest, rows = start.to_device(stays.priorities), start.to_device(stays.rows)
         for part in self._parts(given.n_clusters):
             first, n_rows = points.first_row + part.start, part.stop - part.start
-            scores = start.table(points.matrix[part], given, torch.float64)
+            scores = self.on.table(self._rows_of(part), given, torch.float64)
             numbers = torch.arange(first, first + n_rows, dtype=torch.int64, device=scores.device)
             if anchors is not None:
                 own = start.uniforms(stays.key, first, n_rows)[:, None]
@@ -389,7 +408,7 @@ class CudaPasses:
         """Write scores with own clusters over `own`, and raise `nearest` to the largest of the others."""
         given = start.DeviceRule.of(rule)
         for part in self._parts(given.n_clusters):
-            scores = start.table(self.points.matrix[part], given, torch.float64)
+            scores = self.on.table(self._rows_of(part), given, torch.float64)
             codes = (labels.values[part] - first).long()
             is_here = (codes >= 0) & (codes < given.n_clusters)
             places = codes.clamp(0, given.n_clusters - 1)[:, None]
@@ -428,11 +447,13 @@ class CudaPasses:
         step = max(1, min(_HOME_ROWS, _HOME_VALUES // max(1, n_clusters)))
         for first in range(0, points.n_rows, step):
             part = slice(first, min(first + step, points.n_rows))
-            rows = points.matrix[part]
+            rows = self._rows_of(part)
             if given is None:
                 scores = np.empty((len(rows), 0), np.float64 if dtype == torch.float64 else np.float32)
             else:
-                scores = (start.row_scores(rows, given) if by_row else start.table(rows, given, dtype)).cpu().numpy()
+                scores = (
+                    (self.on.row_scores(rows, given) if by_row else self.on.table(rows, given, dtype)).cpu().numpy()
+                )
             weights = points.host_weights
             yield (
                 scores,
@@ -461,8 +482,8 @@ class CudaPasses:
         dtype = self.points.dtype if what == "scores" else np.dtype(np.float64)
         table = np.empty((self.points.n_rows, given.n_clusters), dtype)
         for part in self._parts(given.n_clusters, _HOME_VALUES) if table.size else ():
-            rows = self.points.matrix[part]
-            found_part = start.table(rows, given, rows.dtype) if what == "scores" else self._shares(rows, given)[0]
+            rows = self._rows_of(part)
+            found_part = self.on.table(rows, given, rows.dtype) if what == "scores" else self._shares(rows, given)[0]
             table[part] = found_part.cpu().numpy()
         return table
 
@@ -477,10 +498,10 @@ class CudaPasses:
         points, weights = self.points, self.points.host_weights
         if isinstance(numbers, range):
             part = slice(numbers.start, numbers.stop)
-            block = points.matrix[part].cpu().numpy()
+            block = _at_home(points.matrix[part])
             return FewRows(np.arange(numbers.start, numbers.stop), block, None if weights is None else weights[part])
         chosen = np.asarray(numbers, np.int64)
-        block = points.matrix[start.to_device(chosen)].cpu().numpy()
+        block = _at_home(points.matrix[start.to_device(chosen)])
         return FewRows(numbers, block, None if weights is None else weights[chosen])
 
     def unit_rows(self, numbers: npt.ArrayLike) -> Float64Array:
@@ -511,7 +532,7 @@ class CudaPasses:
 
     def each(self, spans: Sequence[tuple[int, int]], task: Callable[[int, Any], T]) -> list[T]:
         """`task(number, passes)` over the rows of each span, in turn."""
-        return [task(number, CudaPasses(self._piece(*span))) for number, span in enumerate(spans)]
+        return [task(number, self._of(self._piece(*span))) for number, span in enumerate(spans)]
 
     def _piece(self, first: int, last: int) -> CudaPoints:
         """The rows from..to, the same points every time: they know their shadow."""
@@ -525,8 +546,11 @@ class CudaPasses:
         return
 
 
-def _at_home(rows: torch.Tensor) -> Any:
-    return rows.cpu().numpy()
+def _at_home(rows: Any) -> Any:
+    if isinstance(rows, torch.Tensor):
+        return rows.cpu().numpy()
+    data, indices, pointers = rows.to_host()
+    return SparseBlock(data, indices, pointers, rows.n_features)
 
 
 def _distances(cosines: torch.Tensor) -> torch.Tensor:
@@ -552,8 +576,8 @@ class CudaEngine:
         sample_weight: Any = None,
         expected_features: int | None = None,
         gate: Gate = UNIT,
-    ) -> CudaPoints:
-        """Check rows and their weights, on the device."""
+    ) -> Any:
+        """Check rows and their weights, on the device; rows that it has no room for, block by block in every pass."""
         place = _place_of(X)
         if place is not None and self._card not in (None, place.index):
             raise InputError(
@@ -561,14 +585,30 @@ class CudaEngine:
                 f"Move them: X.to('{self.name}'), or leave `device` to go where X is."
             )
         with _at(self._card if place is None else place), _sentences(who):
-            return replace(as_points(X, who, sample_weight, expected_features, gate), engine=self.name)
+            given = X, who, sample_weight, expected_features, gate
+            found = _stream().host_points(*given) or _sparse().csr_points(*given) or as_points(*given)
+            return replace(found, engine=self.name)
 
     @contextmanager
-    def open(self, points: CudaPoints, n_threads: int | None, who: str) -> Iterator[CudaPasses]:
+    def open(self, points: Any, n_threads: int | None, who: str) -> Iterator[Any]:
         """Passes over points, on the device that they are on and the stream that is current there."""
         thread_count(n_threads, who)
-        with _at(_place_of(points.matrix)), _sentences(who):
-            yield CudaPasses(points)
+        if not isinstance(points, CudaPoints):
+            with _at(self._card), _sentences(who), _stream().streamed(points) as passes:
+                yield passes
+            return
+        with _at(_place_of(points.matrix.data)), _sentences(who):
+            yield _sparse().SparsePasses(points) if points.is_sparse else CudaPasses(points)
+
+
+def _stream() -> Any:
+    """Rows that go by in blocks: that module knows this one's passes."""
+    return importlib.import_module("armillary.engines.cuda_stream")
+
+
+def _sparse() -> Any:
+    """CSR rows, as `_stream`."""
+    return importlib.import_module("armillary.engines.cuda_sparse")
 
 
 def _place_of(X: Any) -> torch.device | None:
@@ -638,5 +678,6 @@ def like(X: Any, found: Any) -> Any:
     )
     if isinstance(X, torch.Tensor):
         return tensor
-    make = getattr(sys.modules.get(type(X).__module__.split(".")[0]), "from_dlpack", None)
+    home = type(X).__module__.split(".")[0].replace("cupyx", "cupy")  # where CuPy has its sparse matrices
+    make = getattr(sys.modules.get(home), "from_dlpack", None)
     return tensor if make is None else make(tensor)

@@ -56,9 +56,9 @@ class CudaLabels:
         found = chooser.label(given, self.values, span, is_listed=known is not None, after=add)
         assert sums is not None
         self._n_moved = found.n_moved
-        self.note(sums, passes.at_home(sums))
-        assert self._statistics is not None
-        return found, self._statistics
+        statistics = passes.at_home(sums)
+        self.note(sums, statistics)
+        return found, statistics
 
     def note(self, sums: start.DeviceSums | None, statistics: DirectionalStatistics | None) -> None:
         """Sums by the labels as they are, where they are known."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 import torch
 
 from armillary._typing import Float64Array
@@ -21,9 +20,9 @@ from armillary.engines.contract import UNIT, Gate
 from armillary.exceptions import InputError, InputTypeError
 from armillary.kernels.gpu import start
 from armillary.points import everywhere
-from armillary.sources.stored import StoredRows
 from armillary.sums import whole
 from armillary.validation import (
+    PLAIN_SQUARES,
     UNIT_TOLERANCE,
     as_matrix,
     check_sample_weight,
@@ -35,7 +34,6 @@ from armillary.validation import (
 
 # Values that the gate looks at together: 64 MiB in float64.
 _AT_ONCE = 1 << 23
-_PLAIN_SQUARES = (2.0**-800, 2.0**800)
 _MOST_ROWS = 2**31 - 1024
 _NUMPY = {
     torch.float16: np.float16,
@@ -49,6 +47,8 @@ _NUMPY = {
     torch.int64: np.int64,
     torch.bool: np.bool_,
 }
+# Types of host arrays that go over as they are.
+KNOWN_TYPES = frozenset(np.dtype(known) for known in _NUMPY.values())
 _TORCH = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
 
 
@@ -56,7 +56,7 @@ _TORCH = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float
 class CudaPoints:
     """Unit rows (n, D) and their weights (n,) or None, on the device; see `engines/contract.py`."""
 
-    matrix: torch.Tensor  # (n, D) float32 or float64, rows one after the other
+    matrix: torch.Tensor  # (n, D) float32 or float64, rows one after the other; or `CsrRows`
     weights: torch.Tensor | None  # (n,) float64
     who: str
     first_row: int = 0
@@ -65,7 +65,10 @@ class CudaPoints:
     engine: str = "cuda"
     scale: float = 1.0
 
-    is_sparse = False
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows are CSR."""
+        return not isinstance(self.matrix, torch.Tensor)
 
     @property
     def n_rows(self) -> int:
@@ -93,8 +96,8 @@ class CudaPoints:
 
     @property
     def width(self) -> float:
-        """Numbers that a row has."""
-        return float(self.n_features)
+        """Numbers that a row has, on average."""
+        return float(getattr(self.matrix, "width", self.n_features))
 
     @property
     def has_weights(self) -> bool:
@@ -187,7 +190,7 @@ def as_points(
             f"X of {who} must have at most {_MOST_ROWS:,} rows on a GPU, whose kernels number them by 32 bits; got "
             f"{len(rows):,}. Give them in parts by partial_fit, or use device='cpu'."
         )
-    weights = _weights(sample_weight, len(rows), who, gate)
+    weights = given_weights(sample_weight, len(rows), who, gate)
     is_present = None
     if gate.allows_missing:
         largest = rows.to(torch.float32 if rows.dtype == torch.float16 else rows.dtype).abs().amax(dim=1)
@@ -197,15 +200,21 @@ def as_points(
             rows = rows[is_here]
             weights = None if weights is None else weights[is_present]
             if not len(rows) and not gate.allows_empty:
-                raise InputError(
-                    f"X of {who} must have a row with a direction; all {len(is_present)} are NaN, infinite or zero. "
-                    "Check the step that made them."
-                )
+                refuse_all_missing(len(is_present), who)
     given = None if weights is None else start.to_device(weights)
     return CudaPoints(unit_rows(rows, who), given, who, is_present=is_present)
 
 
-def _weights(sample_weight: Any, n_rows: int, who: str, gate: Gate) -> Float64Array | None:
+def refuse_all_missing(n_given: int, who: str) -> NoReturn:
+    """No row has a direction."""
+    raise InputError(
+        f"X of {who} must have a row with a direction; all {n_given} are NaN, infinite or zero. "
+        "Check the step that made them."
+    )
+
+
+def given_weights(sample_weight: Any, n_rows: int, who: str, gate: Gate) -> Float64Array | None:
+    """Weights at home, checked."""
     if isinstance(sample_weight, torch.Tensor):
         sample_weight = sample_weight.detach().cpu().numpy()
     elif hasattr(sample_weight, "__cuda_array_interface__"):
@@ -217,13 +226,6 @@ def _weights(sample_weight: Any, n_rows: int, who: str, gate: Gate) -> Float64Ar
 
 def _raw_rows(X: Any, who: str, expected_features: int | None, *, may_be_empty: bool) -> torch.Tensor:
     """X on the device, of any type; its shape is checked, values are not."""
-    if sp.issparse(X):
-        raise InputError(
-            f"X of {who} must be a dense array for a GPU: CSR rows have no passes there yet; got a sparse matrix. Use "
-            "device='cpu', which is fast for sparse rows, or None."
-        )
-    if isinstance(X, StoredRows):
-        raise InputError(f"X of {who} must be an array for a GPU; got rows on disk. Give X[:], or use device='cpu'.")
     tensor = from_device(X, who)
     if tensor is None:
         if may_be_empty and len(getattr(X, "shape", ())) == 2 and X.shape[0] == 0 and X.shape[1] >= 2:
@@ -264,7 +266,7 @@ def _from_host(array: Any) -> torch.Tensor:
     if not given.dtype.isnative:
         given = given.astype(given.dtype.newbyteorder("="))
     kind = given.dtype
-    if kind not in {np.dtype(known) for known in _NUMPY.values()}:
+    if kind not in KNOWN_TYPES:
         given = given.astype(computing_dtype(kind))
     if not given.flags.writeable:  # torch warns of what it might write
         given = given.copy()
@@ -291,20 +293,32 @@ def unit_rows(rows: torch.Tensor, who: str) -> torch.Tensor:
 
 def _unit_part(rows: torch.Tensor, first: int, who: str) -> torch.Tensor:
     """Some rows made unit; the tensor itself where all are. See `validation.unit_block`, whose bits these are."""
-    tolerance = UNIT_TOLERANCE[np.dtype(np.float32 if rows.dtype == torch.float32 else np.float64)]
+    norms, factors, is_off = _norms(rows, first, who)
+    if not bool(is_off.any()):
+        return rows
+    # in float64, rounded once; rows divided by 1 keep their bits
+    return ((rows.double() * factors[:, None]) / norms[:, None]).to(rows.dtype)
+
+
+def _norms(rows: torch.Tensor, first: int, who: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What rows are divided by and multiplied with before, 1 where they are unit; and where they are not."""
+    tolerance = UNIT_TOLERANCE[np.dtype(np.float64 if rows.dtype == torch.float64 else np.float32)]
     squares = start.squares(rows)
-    odd = torch.nonzero(~((squares > _PLAIN_SQUARES[0]) & (squares < _PLAIN_SQUARES[1]))).ravel()
+    odd = torch.nonzero(~((squares > PLAIN_SQUARES[0]) & (squares < PLAIN_SQUARES[1]))).ravel()
     factors = torch.ones_like(squares)
     if len(odd):
-        largest = rows[odd].abs().amax(dim=1).double().cpu().numpy()
+        largest = rows[odd].double().abs().amax(dim=1).cpu().numpy()
         refuse_rows(largest, first + odd.cpu().numpy(), who, "X")
         factors[odd] = start.to_device(safe_factors(largest))
         squares[odd] = start.squares((rows[odd].double() * factors[odd, None]).contiguous())
     norms = start.roots(squares)
     is_off = (norms - factors).abs() > tolerance * factors
-    if not bool(is_off.any()):
-        return rows
-    norms[~is_off] = 1.0
-    factors[~is_off] = 1.0
-    # in float64, rounded once; rows divided by 1 keep their bits
-    return ((rows.double() * factors[:, None]) / norms[:, None]).to(rows.dtype)
+    return norms.masked_fill_(~is_off, 1.0), factors.masked_fill_(~is_off, 1.0), is_off
+
+
+def unit_and_shadow(rows: torch.Tensor, who: str) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+    """Contiguous rows of any type as unit rows and their shadow, in one go: what goes by is made anew in every pass."""
+    kind = _TORCH[computing_dtype(np.dtype(_NUMPY[rows.dtype]))]
+    given = rows if rows.is_floating_point() else rows.to(kind)
+    norms, factors, _ = _norms(given, 0, who)
+    return start.unit_and_shadow(given, norms, factors, kind)

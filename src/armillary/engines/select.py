@@ -35,7 +35,7 @@ _KINDS: dict[str, str] = {
     "armillary.sources.stored.StoredRows": "chunks",
 }
 # Packages whose objects live on an engine, whatever their class is called in this or that version.
-_PACKAGES = {"dask": "dask", "ray": "ray"}
+_PACKAGES = {"cupyx": "cuda", "dask": "dask", "ray": "ray"}
 # Engines of rows that lie elsewhere but are worked on by the CPU.
 _BY_THE_CPU = frozenset({"chunks", "dask", "ray", "workers"})
 # Devices that may be asked for by name; one of several cards by its number.
@@ -118,7 +118,7 @@ def engine_for(X: Any, device: Any = None, who: str = "this model") -> Engine:
         return engine(asked, who)
     if asked == "auto":
         return engine("cuda" if gpu_in_words()[0] else "cpu", who)
-    if lives != "cpu":
+    if lives != "cpu" and not (lives == "chunks" and asked.partition(":")[0] == "cuda"):
         raise ParameterError(
             f"`device` of {who} must be None, 'auto' or {lives!r} for X of class {type(X).__name__}, which lives "
             f"there; got {asked!r}. Give the rows as an array to work on them elsewhere."

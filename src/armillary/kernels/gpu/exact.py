@@ -39,6 +39,42 @@ def roots(squares, out, n_rows, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def unit(
+    rows,
+    norms,
+    factors,
+    out,
+    half,
+    errors,
+    n_rows,
+    n_features,
+    width,
+    row_stride,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Rows times factors, divided by norms, in float64 and rounded once; the same as halves, `width` columns with zeros
+    behind the last, and bounds on what those leave."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    is_row = row < n_rows
+    norm = tl.load(norms + row, mask=is_row, other=1.0)
+    factor = tl.load(factors + row, mask=is_row, other=1.0)
+    left = tl.zeros((ROWS,), tl.float64)
+    for first in range(0, width, COLUMNS):
+        column = first + tl.arange(0, COLUMNS)
+        is_value = is_row[:, None] & (column < n_features)[None, :]
+        given = tl.load(rows + row[:, None] * row_stride + column[None, :], mask=is_value, other=0.0).to(tl.float64)
+        value = ((given * factor[:, None]) / norm[:, None]).to(out.dtype.element_ty)
+        tl.store(out + row[:, None] * n_features + column[None, :], value, mask=is_value)
+        small = value.to(tl.float16)
+        is_half = is_row[:, None] & (column < width)[None, :]
+        tl.store(half + row[:, None] * width + column[None, :], small, mask=is_half)
+        apart = value.to(tl.float64) - small.to(tl.float64)
+        left += tl.sum(apart * apart, axis=1)
+    tl.store(errors + row, (tl.sqrt(left) * 1.000001).to(tl.float32), mask=is_row)
+
+
+@triton.jit
 def own_scores(
     rows, vectors, offsets, labels, out, n_rows, n_features, row_stride, BLOCK: tl.constexpr, AHEAD: tl.constexpr
 ):

@@ -212,6 +212,25 @@ def make_shadow(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return half, errors
 
 
+def unit_and_shadow(
+    rows: torch.Tensor, norms: torch.Tensor, factors: torch.Tensor, kind: torch.dtype
+) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+    """Rows (n, D) times factors (n,) by norms (n,) in a type, and the shadow of that."""
+    n_rows, n_features = rows.shape
+    width = padded_width(n_features)
+    out = torch.empty((n_rows, n_features), dtype=kind, device=rows.device)
+    half = torch.empty((n_rows, width), dtype=torch.float16, device=rows.device)
+    errors = torch.empty(n_rows, dtype=torch.float32, device=rows.device)
+    columns = min(_RESIDENT, width)
+    together = max(1, (_EXACT[0] * _EXACT[1] if IS_INTERPRETED else 512) // columns)
+    if n_rows:
+        exact.unit[(_grid(n_rows, together),)](
+            rows, norms, factors, out, half, errors, n_rows, n_features, width, rows.stride(0), ROWS=together,
+            COLUMNS=columns, enable_fp_fusion=False,
+        )  # fmt: skip
+    return out, (half, errors)
+
+
 # ---------------------------------------------------------------------------------------------- exact numbers
 
 
