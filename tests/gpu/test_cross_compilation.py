@@ -17,7 +17,8 @@ NAMES = [
     "softmax", "halve", "uniforms", "gaussian_table", "flat_table", "gaussian_odds", "sphere_table", "draw", "sides",
     "totals", "look", "tangent_pairs", "products",
 ]  # fmt: skip
-EXACT = {"score_pairs", "squares", "own_scores", "table", "best", "narrow", "lane_scores", "totals", "tangent_pairs", "products"}
+EXACT = {"score_pairs", "squares", "own_scores", "table", "best", "narrow", "lane_scores"}
+EXACT |= {"totals", "tangent_pairs", "products"}
 # What is fused there is fused by name, as on the CPU.
 NAMED = {"gaussian_table", "flat_table", "gaussian_odds", "sphere_table", "draw", "sides", "look"}
 

@@ -69,11 +69,10 @@ def _score(
         half = tl.fma(p1, p1, half)
         half = tl.fma(p2, p2, half)
         half = tl.fma(p3, p3, half)
-    offset = tl.load(offsets + cluster)
+    score = -half
     if IS_CURVED:
-        return bent(half, cosine, tl.load(traces + cluster), tl.load(volume)) + offset
-    else:
-        return offset - half
+        score = bent(half, cosine, tl.load(traces + cluster), tl.load(volume))
+    return score + tl.load(offsets + cluster)
 
 
 @triton.jit
@@ -380,9 +379,7 @@ def _carry(value, place, second):
 
 
 @triton.jit
-def products(
-    rows, numbers, edges, owners, centres, grids, pairs, limbs, n_features, row_stride, BLOCK: tl.constexpr
-):
+def products(rows, numbers, edges, owners, centres, grids, pairs, limbs, n_features, row_stride, BLOCK: tl.constexpr):
     """Add products of two coordinates around a centre over a piece: sums of integers below 2^53, then carried."""
     piece = tl.program_id(0)
     j, k = tl.load(pairs + 2 * tl.program_id(1)), tl.load(pairs + 2 * tl.program_id(1) + 1)

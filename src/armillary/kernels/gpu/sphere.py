@@ -110,8 +110,8 @@ def bent(half, cosine, trace, volume):
     v = tl.fma(tl.minimum(u, _WIDE), _double(_WIDE_SLOPE), _double(-1.0))
     g = _polynomial(v, _WIDE_STRETCH, _N_WIDE)
     value = tl.fma(volume, _polynomial(v, _WIDE_LOG_STRETCH, _N_WIDE), -((g * g) * half))
-    # beyond 120 degrees
-    held = tl.maximum(cosine, -1.0)
+    # beyond 120 degrees; others are held there, and not asked for
+    held = tl.minimum(tl.maximum(cosine, -1.0), _BEYOND)
     sine = tl.sqrt((1.0 - held) * (1.0 + held))
     angle = _double(_PI) - _polynomial(_from_antipode(0.5 * (1.0 - held)), _NEAR_STRETCH, _N_NEAR) * sine
     far = angle / tl.maximum(sine, _double(_LEAST_SINE))
@@ -153,7 +153,8 @@ def seen_curvatures(cosine, square, n_features):
     rest = _polynomial(back, _NEAR_STRETCH, _N_NEAR) * sine
     is_wide = u <= _WIDE
     # what is divided by where nothing is asked for must not be 0
-    wide_cotangent = _polynomial(far_v, _WIDE_BEND, _N_WIDE) / tl.where(u < _NEAR, 1.0, wide_angle)
+    is_asked = (u >= _NEAR) & is_wide & (wide_angle > 0.0)
+    wide_cotangent = _polynomial(far_v, _WIDE_BEND, _N_WIDE) / tl.where(is_asked, wide_angle, 1.0)
     far_cotangent = -_polynomial(back, _NEAR_BEND, _N_NEAR) / tl.where(rest > _LEAST_REST, rest, 1.0)
     far_cotangent = tl.where(rest > _LEAST_REST, far_cotangent, _double(_MOST_COTANGENT))
     k = tl.where(is_wide, wide_cotangent, far_cotangent)

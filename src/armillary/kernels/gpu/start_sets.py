@@ -14,7 +14,7 @@ import torch
 from armillary._typing import Float64Array
 from armillary.distributions import tangent_gaussian
 from armillary.kernels.gpu import gaussians
-from armillary.kernels.gpu.start import IS_INTERPRETED, device, to_device, to_host
+from armillary.kernels.gpu.start import IS_INTERPRETED, to_device, to_host
 from armillary.kernels.rows import quadratic
 from armillary.rules import QuadraticRule
 from armillary.sums import whole
@@ -123,9 +123,7 @@ def _own(
 def draw_sides(numbers: torch.Tensor, odds: torch.Tensor, uniforms: torch.Tensor, is_left: torch.Tensor) -> None:
     """Write is_left[number] (int8) of rows by their log odds, and their uniforms, which are of all rows."""
     if len(numbers):
-        gaussians.sides[(_grid(len(numbers)),)](
-            numbers, odds, uniforms, is_left, len(numbers), BLOCK=_BLOCK, **_EXACT
-        )
+        gaussians.sides[(_grid(len(numbers)),)](numbers, odds, uniforms, is_left, len(numbers), BLOCK=_BLOCK, **_EXACT)
 
 
 # --------------------------------------------------------------------------------------------------------- sets
@@ -230,8 +228,3 @@ def _tangent_pairs(n_features: int, with_scatter: bool, place: str) -> torch.Ten
 def stable_order(labels: torch.Tensor) -> torch.Tensor:
     """Numbers of rows (n,) by label, each label's in their order."""
     return torch.sort(labels, stable=True)[1].int()
-
-
-def nothing() -> torch.Tensor:
-    """No rows."""
-    return torch.empty(0, dtype=torch.int32, device=device())

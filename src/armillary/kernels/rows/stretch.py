@@ -92,8 +92,7 @@ _wide_stretch = _written_out(WIDE_STRETCH)
 _wide_log_stretch = _written_out(WIDE_LOG_STRETCH)
 _wide_bend = _written_out(WIDE_BEND)
 
-# 1 / 3, 1 / 5, ... of log((1 + f) / (1 - f)) = 2 f (1 + f^2 / 3 + ...): with |f| below 0.172 the first left out is 6e-19.
-# As a polynomial of f^2, lowest first.
+# Of f^2 in log((1 + f) / (1 - f)) = 2 f (1 + f^2 / 3 + f^4 / 5 + ...): |f| is below 0.172, the first left out 3e-20.
 LOG_SERIES = np.array([1.0 / (2 * n + 1) for n in range(12)])
 ROOT_HALF_BITS = int(np.sqrt(np.float64(0.5)).view(np.int64))
 # What cotangents are held at next to the antipode, and the angle from it that this begins at.
