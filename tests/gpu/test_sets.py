@@ -15,7 +15,7 @@ from armillary.rules import AffineRule, QuadraticRule
 
 pytestmark = pytest.mark.skipif(not has_cuda(), reason=WHY_NOT)
 
-BRIEF = {"init": 4, "n_burn_in": 1, "n_draws": 2, "n_attempts": 2, "n_components": 6, "random_state": 0}
+BRIEF = {"init": 3, "n_burn_in": 1, "n_draws": 1, "n_attempts": 1, "n_components": 5, "random_state": 0}
 
 
 def rules(d, rng):
@@ -91,7 +91,7 @@ def test_a_chain_of_moves_finds_what_it_finds_on_the_cpu(name):
 @pytest.mark.parametrize("sampler", ["split_merge", "subclusters", "finite"])
 @pytest.mark.parametrize(("component", "d"), [("tangent_gaussian", 3), ("gaussian", 4), ("vmf", 3)])
 def test_a_fit_has_one_file_on_both(component, sampler, d, tmp_path):
-    rows = grouped(d)
+    rows = grouped(d, 40)
     models = [
         DirichletProcessMixture(component, sampler=sampler, device=device, **BRIEF).fit(rows)
         for device in ("cpu", "cuda")

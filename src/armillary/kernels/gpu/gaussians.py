@@ -263,9 +263,12 @@ def _quanta(value, large):
 def _add_limbs(value, magics, limbs, second):
     """Add numbers to a sum in two limbs, the second of which lies `second` places on."""
     large, small = tl.load(magics), tl.load(magics + 1)
-    left = value - ((value + large) - large)
-    tl.atomic_add(limbs, tl.sum(_quanta(value, large), axis=0))
-    tl.atomic_add(limbs + second, tl.sum(_quanta(left, small), axis=0))
+    shifted = value + large
+    rest = (value - (shifted - large)) + small
+    first = shifted.to(tl.int64, bitcast=True) - large.to(tl.int64, bitcast=True)
+    last = rest.to(tl.int64, bitcast=True) - small.to(tl.int64, bitcast=True)
+    tl.atomic_add(limbs, tl.sum(first, axis=0))
+    tl.atomic_add(limbs + second, tl.sum(last, axis=0))
 
 
 @triton.jit

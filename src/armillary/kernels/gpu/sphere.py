@@ -2,7 +2,8 @@
 
 What kernels/rows/stretch.py, exponential.py and sphere_draws.py say in numba is said here in Triton, operation by
 operation, and the coefficients are theirs. Kernels are started without fusion, so what is fused is what is named; roots
-and divisions of float64 are correctly rounded.
+and divisions of float64 are correctly rounded. Constants of `tl.fma` and `tl.maximum` are tensors: plain numbers would
+be float32 there.
 """
 
 from __future__ import annotations
@@ -54,20 +55,14 @@ _SMALLEST = tl.constexpr(exponential.SMALLEST)
 
 
 @triton.jit
-def _double(NUMBER: tl.constexpr):
-    """A number as float64: `tl.fma` would take it as float32."""
-    return tl.full((1,), NUMBER, tl.float64)
-
-
-@triton.jit
 def _polynomial(v, COEFFICIENTS: tl.constexpr, N_PAIRS: tl.constexpr):
     """Even and odd powers apart, highest first."""
     square = v * v
-    even = _double(COEFFICIENTS[2 * N_PAIRS - 2])
-    odd = _double(COEFFICIENTS[2 * N_PAIRS - 1])
+    even = tl.full((1,), COEFFICIENTS[2 * N_PAIRS - 2], tl.float64)
+    odd = tl.full((1,), COEFFICIENTS[2 * N_PAIRS - 1], tl.float64)
     for n in tl.static_range(1, N_PAIRS):
-        even = tl.fma(even, square, _double(COEFFICIENTS[2 * (N_PAIRS - 1 - n)]))
-        odd = tl.fma(odd, square, _double(COEFFICIENTS[2 * (N_PAIRS - 1 - n) + 1]))
+        even = tl.fma(even, square, tl.full((1,), COEFFICIENTS[2 * (N_PAIRS - 1 - n)], tl.float64))
+        odd = tl.fma(odd, square, tl.full((1,), COEFFICIENTS[2 * (N_PAIRS - 1 - n) + 1], tl.float64))
     return tl.fma(odd, v, even)
 
 
@@ -75,12 +70,12 @@ def _polynomial(v, COEFFICIENTS: tl.constexpr, N_PAIRS: tl.constexpr):
 def exp_nonpositive(x):
     """exp(x) for x <= 0; 0 below -708."""
     clipped = tl.maximum(x, _SMALLEST)
-    shifted = tl.fma(clipped, _double(_LOG2_E), _double(_ROUNDER))
+    shifted = tl.fma(clipped, tl.full((1,), _LOG2_E, tl.float64), tl.full((1,), _ROUNDER, tl.float64))
     n = shifted - _ROUNDER
-    r = tl.fma(-n, _double(_LN2_LOW), tl.fma(-n, _double(_LN2_HIGH), clipped))
-    p = tl.fma(_double(_TAYLOR[0]), r, _double(_TAYLOR[1]))
+    r = tl.fma(-n, tl.full((1,), _LN2_LOW, tl.float64), tl.fma(-n, tl.full((1,), _LN2_HIGH, tl.float64), clipped))
+    p = tl.fma(tl.full((1,), _TAYLOR[0], tl.float64), r, tl.full((1,), _TAYLOR[1], tl.float64))
     for place in tl.static_range(2, _N_TAYLOR):
-        p = tl.fma(p, r, _double(_TAYLOR[place]))
+        p = tl.fma(p, r, tl.full((1,), _TAYLOR[place], tl.float64))
     power = (shifted.to(tl.int64, bitcast=True) + 1023) << 52
     return tl.where(x >= _SMALLEST, p * power.to(tl.float64, bitcast=True), 0.0)
 
@@ -94,27 +89,29 @@ def log_of(x):
     f = (part - 1.0) / (part + 1.0)
     n = power.to(tl.float64)
     series = (2.0 * f) * _polynomial(f * f, _LOG_SERIES, _N_LOG)
-    return tl.fma(n, _double(_LN2_HIGH), tl.fma(n, _double(_LN2_LOW), series))
+    return tl.fma(n, tl.full((1,), _LN2_HIGH, tl.float64), tl.fma(n, tl.full((1,), _LN2_LOW, tl.float64), series))
 
 
 @triton.jit
 def _from_antipode(u):
     """v of theta' = pi - theta."""
-    return tl.fma(tl.maximum(1.0 - u, 0.0), _double(_NEAR_SLOPE), _double(-1.0))
+    return tl.fma(tl.maximum(1.0 - u, 0.0), tl.full((1,), _NEAR_SLOPE, tl.float64), tl.full((1,), -1.0, tl.float64))
 
 
 @triton.jit
 def bent(half, cosine, trace, volume):
     """volume log g - g^2 half, g = theta / sin theta; at the antipode the average over directions."""
     u = tl.maximum(0.5 * (1.0 - cosine), 0.0)
-    v = tl.fma(tl.minimum(u, _WIDE), _double(_WIDE_SLOPE), _double(-1.0))
+    v = tl.fma(tl.minimum(u, _WIDE), tl.full((1,), _WIDE_SLOPE, tl.float64), tl.full((1,), -1.0, tl.float64))
     g = _polynomial(v, _WIDE_STRETCH, _N_WIDE)
     value = tl.fma(volume, _polynomial(v, _WIDE_LOG_STRETCH, _N_WIDE), -((g * g) * half))
     # beyond 120 degrees; others are held there, and not asked for
     held = tl.minimum(tl.maximum(cosine, -1.0), _BEYOND)
     sine = tl.sqrt((1.0 - held) * (1.0 + held))
-    angle = _double(_PI) - _polynomial(_from_antipode(0.5 * (1.0 - held)), _NEAR_STRETCH, _N_NEAR) * sine
-    far = angle / tl.maximum(sine, _double(_LEAST_SINE))
+    angle = (
+        tl.full((1,), _PI, tl.float64) - _polynomial(_from_antipode(0.5 * (1.0 - held)), _NEAR_STRETCH, _N_NEAR) * sine
+    )
+    far = angle / tl.maximum(sine, tl.full((1,), _LEAST_SINE, tl.float64))
     is_antipode = sine < _LEAST_SINE
     lost = tl.where(is_antipode, (0.5 * angle) * angle * trace, far * far * half)
     return tl.where(cosine < _BEYOND, volume * log_of(far) - lost, value)
@@ -126,11 +123,11 @@ def seen_stretches(cosine, square):
     u = tl.maximum(0.5 * (1.0 - cosine), 0.0)
     v = u * _NEAR_SLOPE - 1.0
     near, near_log = _polynomial(v, _NEAR_STRETCH, _N_NEAR), _polynomial(v, _NEAR_LOG_STRETCH, _N_NEAR)
-    far_v = tl.fma(tl.minimum(u, _WIDE), _double(_WIDE_SLOPE), _double(-1.0))
+    far_v = tl.fma(tl.minimum(u, _WIDE), tl.full((1,), _WIDE_SLOPE, tl.float64), tl.full((1,), -1.0, tl.float64))
     wide, wide_log = _polynomial(far_v, _WIDE_STRETCH, _N_WIDE), _polynomial(far_v, _WIDE_LOG_STRETCH, _N_WIDE)
     sine = tl.sqrt(square)
-    angle = _double(_PI) - _polynomial(_from_antipode(u), _NEAR_STRETCH, _N_NEAR) * sine
-    far = angle / tl.maximum(sine, _double(_LEAST_SINE))
+    angle = tl.full((1,), _PI, tl.float64) - _polynomial(_from_antipode(u), _NEAR_STRETCH, _N_NEAR) * sine
+    far = angle / tl.maximum(sine, tl.full((1,), _LEAST_SINE, tl.float64))
     is_antipode = (u > _WIDE) & (sine < _LEAST_SINE)
     far_log = log_of(far)
     stretch = tl.where(u < _NEAR, near, tl.where(u <= _WIDE, wide, tl.where(is_antipode, 0.0, far)))
@@ -147,7 +144,7 @@ def seen_curvatures(cosine, square, n_features):
     dimension = n_features.to(tl.float64)
     sway = 1.0 - (1.0 - _polynomial(v, _NEAR_SWAY, _N_NEAR)) * (1.0 - (dimension - 3.0) * bend)
     sine = tl.sqrt(square)
-    far_v = tl.fma(tl.minimum(u, _WIDE), _double(_WIDE_SLOPE), _double(-1.0))
+    far_v = tl.fma(tl.minimum(u, _WIDE), tl.full((1,), _WIDE_SLOPE, tl.float64), tl.full((1,), -1.0, tl.float64))
     wide_angle = _polynomial(far_v, _WIDE_STRETCH, _N_WIDE) * sine
     back = _from_antipode(u)
     rest = _polynomial(back, _NEAR_STRETCH, _N_NEAR) * sine
@@ -156,8 +153,10 @@ def seen_curvatures(cosine, square, n_features):
     is_asked = (u >= _NEAR) & is_wide & (wide_angle > 0.0)
     wide_cotangent = _polynomial(far_v, _WIDE_BEND, _N_WIDE) / tl.where(is_asked, wide_angle, 1.0)
     far_cotangent = -_polynomial(back, _NEAR_BEND, _N_NEAR) / tl.where(rest > _LEAST_REST, rest, 1.0)
-    far_cotangent = tl.where(rest > _LEAST_REST, far_cotangent, _double(_MOST_COTANGENT))
+    far_cotangent = tl.where(rest > _LEAST_REST, far_cotangent, tl.full((1,), _MOST_COTANGENT, tl.float64))
     k = tl.where(is_wide, wide_cotangent, far_cotangent)
-    a = tl.maximum(tl.where(is_wide, wide_angle, _double(_PI) - rest), _double(_LEAST_ANGLE))
+    a = tl.maximum(
+        tl.where(is_wide, wide_angle, tl.full((1,), _PI, tl.float64) - rest), tl.full((1,), _LEAST_ANGLE, tl.float64)
+    )
     far_sway = 1.0 + k * k - 1.0 / (a * a) + (dimension - 2.0) * (1.0 / a - k) * k
     return tl.where(u < _NEAR, bend, a * k), tl.where(u < _NEAR, sway, far_sway)
