@@ -1,4 +1,4 @@
-"""Sets of rows on a GPU held to the CPU's: the bits of scores, draws and sums, and whole fits of Dirichlet processes."""
+"""Sets of rows on a GPU held to the CPU's: the bits of scores, draws and sums, and whole fits of mixtures."""
 
 import numpy as np
 import pytest

@@ -3,7 +3,8 @@
 torch holds the memory and starts kernels, which are in `kernels/gpu`. What is K-sized is done on the host, as
 everywhere: rules go to the device with each pass, sums come home. Labels of wide rows come from a product of halves
 that is only a filter (`kernels/gpu/choose.py`); whole sums are integers, so their order does not matter. Shares agree
-to what `engines/contract.py` promises. What has no form here yet says so: nothing goes to the CPU in silence.
+to what `engines/contract.py` promises. Sets of rows are in `cuda_sets.py`. What has no form here yet says so: nothing
+goes to the CPU in silence.
 """
 
 from __future__ import annotations
