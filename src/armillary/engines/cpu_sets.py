@@ -370,7 +370,7 @@ class CpuSets:
 
     def parted(self, sides: Sequence[CpuSides | None]) -> CpuSets:
         """In the place of each set its left and its right rows, both of which must be there; None leaves it whole."""
-        parts = []
+        parts: list[Numbers] = []
         for number, own in enumerate(sides):
             numbers = self.numbers[self.part(number)]
             parts += [numbers] if own is None else self.side_of(numbers, own)

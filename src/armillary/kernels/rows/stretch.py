@@ -115,7 +115,7 @@ def fused(_context, one, two, three):
 @kernel
 def log_of(x):
     """log x of a normal number above 0, to within 2 units in the last place of log x or of 1 where that is less."""
-    bits = bits_of_double(x)
+    bits: int = bits_of_double(x)
     power = (bits - ROOT_HALF_BITS) >> 52
     part = double_of_bits(bits - (power << 52))  # from the root of 1/2 to the root of 2
     f = (part - 1.0) / (part + 1.0)
@@ -126,7 +126,7 @@ def log_of(x):
 @kernel
 def _from_antipode(u):
     """theta' / sin theta' and theta' cot theta' of theta' = pi - theta, u >= 3/4."""
-    v = fused(max(1.0 - u, 0.0), 2.0 / NEAR, -1.0)
+    v: float = fused(max(1.0 - u, 0.0), 2.0 / NEAR, -1.0)
     return near_stretch(v), near_bend(v)
 
 
@@ -134,7 +134,7 @@ def _from_antipode(u):
 def far_row(u, sine):
     """theta / sin theta, 0 at the antipode, its log, theta and cot theta of a row beyond NEAR."""
     if u <= WIDE:
-        v = fused(u, 2.0 / WIDE, -1.0)
+        v: float = fused(u, 2.0 / WIDE, -1.0)
         stretch = _wide_stretch(v)
         angle = stretch * sine
         return stretch, _wide_log_stretch(v), angle, _wide_bend(v) / angle
@@ -165,7 +165,7 @@ def bend(halves, cosines, volume, n_values):
     for i in range(n_values):
         # rounding can leave u a little below 0
         u = max(0.5 * (1.0 - cosines[i]), 0.0)
-        v = fused(min(u, WIDE), 2.0 / WIDE, -1.0)
+        v: float = fused(min(u, WIDE), 2.0 / WIDE, -1.0)
         stretch = _wide_stretch(v)
         value = fused(volume, _wide_log_stretch(v), -((stretch * stretch) * halves[i]))
         halves[i] = halves[i] if is_beyond(cosines[i]) else value
