@@ -17,7 +17,7 @@ from armillary.distributions.tangent_gaussian import LEAST_ANGLE, LEAST_SINE
 from armillary.kernels.rows import exponential, stretch
 
 
-def _pairs(coefficients):  # type: ignore[no-untyped-def]
+def _pairs(coefficients):
     """Coefficients, lowest first, as many odd powers as even ones."""
     given = [float(number) for number in coefficients]
     return tl.constexpr((*given, *[0.0] * (len(given) % 2)))
