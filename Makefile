@@ -85,7 +85,7 @@ test-browser: $(VENV)/.installed-dev,browser
 
 # The GPU engine on the GPU that is here: laws, parity, adversarial cases, then the benchmark with its floors and peers.
 test-gpu: $(VENV)/.installed-dev,gpu
-	$(RUN) -m pytest tests/gpu tests/laws/test_passes_laws.py -k "gpu or cuda"
+	$(RUN) -m pytest tests/gpu tests/laws/test_passes_laws.py tests/laws/test_sets_laws.py -k "gpu or cuda"
 	$(RUN) -m benchmarks.gpu
 
 # The same kernels on the CPU, by Triton's interpreter, and compiled for cards that are not here; an environment of its

@@ -486,6 +486,35 @@ def narrow_times(speeds):
     return found
 
 
+def mixture_times(n=300_000, k=30, reach=4.5):
+    """A sweep of a chain of tangent Gaussians from k clusters on, its splits and merges included, and its parts."""
+    from armillary.distributions.tangent_component import TangentComponent
+    from armillary.draws import Stream
+    from armillary.fitting.dirichlet_process import rough_clusters, score_rule
+    from armillary.models.dirichlet_process._chains import Setting, SplitMergeChain
+
+    rows = unit(n, 3, 3, k, 0.1)
+    component, generator = TangentComponent(3, 0.1, 5.0), np.random.default_rng(0)
+    with opened(rows) as passes:
+        clusters = rough_clusters(passes, k, generator)
+        pivots, _ = component.draw(clusters.sets(), generator)
+        chain = SplitMergeChain(Setting(component, passes, Stream(0)), clusters, pivots, 1.0)
+        ms = wall_ms(chain.step, 9)
+        laws = component.renew(chain.pivots, clusters.sets(), generator)[1]
+        rule = score_rule(component, laws, np.zeros(len(clusters)))
+        keys, labels, sets = ((1, 2), (3, 4)), passes.labels_from(clusters.labels.to_host()), clusters.sets()
+        return {
+            f"DirichletProcessMixture sweep 300k x 3, K={k}": {"ms": round(ms, 3), "reach_ms": reach},
+            "K after the sweeps": len(clusters),
+            "draw of all labels": round(wall_ms(lambda: passes.draw(rule, labels, keys[0])), 3),
+            "anchors": round(wall_ms(lambda: passes.anchors(labels, keys[1], len(clusters))), 3),
+            "rows by label": round(wall_ms(lambda: passes.partition(labels.copy())), 3),
+            "tangent sums of all clusters": round(
+                wall_ms(lambda: sets.tangent_limbs(laws.mean, with_scatter=True, with_curvature=True)), 3
+            ),
+        }
+
+
 def memory_part(scale):
     """What lies beside the rows."""
     found = {}
@@ -527,6 +556,7 @@ def times_part(scale):
         "10M x 128, K=4096": lambda: wide_times(10_000_000, 128, 4096, speeds, {"labels": 25.0}, peers=scale >= 1),
         "soft 1M x 384, K=1000": lambda: soft_times(1_000_000, 384, 1000, speeds, 4.5),
         "narrow": lambda: narrow_times(speeds),
+        "mixture": mixture_times,
     }.items():
         found[name] = make()
         print("times", name, json.dumps(found[name], indent=1))

@@ -7,12 +7,14 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource, compile
 
-from armillary.kernels.gpu import choose, draws, exact, soft, sparse, sums
+from armillary.kernels.gpu import choose, draws, exact, gaussians, soft, sparse, sums
 
 _DESC = ("tensordesc<fp16[128,{0}]>",) * 2
 _BESIDE = ["*fp32", "*fp32", "*i8", "*i32", "*fp32", "*i32", "*i32", "i32", "i32"]
 _FLAGS = {"HAS_FLOOR": True, "HAS_RIVALS": True, "ROWS": 128, "TILE": 128}
 _F, _D, _I, _L = "*fp32", "*fp64", "*i32", "*i64"
+_SETS = [_F, _I, _L, _L]  # rows, numbers, edges and owners of pieces
+_GAUSSIANS = {"num_warps": 4, "enable_fp_fusion": False}
 
 # name: kernel, types of its arguments in order, constants, options; those by descriptors are for Hopper and later
 DESCRIBED = {
@@ -164,6 +166,51 @@ PLAIN = {
         {"enable_fp_fusion": False},
     ),
     "uniforms": (draws.uniforms, [_D, _L, "i64", "i32"], {"BLOCK": 256}, {}),
+    "gaussian_table": (
+        gaussians.table,
+        [_F, _D, _D, _D, _D, _D, "i32", "i32", "i32", "i32", "i32"],
+        {"IS_CURVED": True, "BLOCK": 256},
+        _GAUSSIANS,
+    ),
+    "flat_table": (
+        gaussians.table,
+        [_F, _D, _D, _D, _D, _D, "i32", "i32", "i32", "i32", "i32"],
+        {"IS_CURVED": False, "BLOCK": 256},
+        _GAUSSIANS,
+    ),
+    "gaussian_odds": (
+        gaussians.odds,
+        [*_SETS, _D, _D, _D, _D, _D, "i32", "i32", "i32", "i32"],
+        {"IS_CURVED": True, "BLOCK": 256},
+        _GAUSSIANS,
+    ),
+    "sphere_table": (
+        gaussians.sphere_table,
+        [_F, _I, _D, _D, _D, _D, _D, _D, _D, "i32", "i32", "i32"],
+        {"BLOCK": 256},
+        _GAUSSIANS,
+    ),
+    "draw": (
+        gaussians.choose,
+        [_D, _I, _D, _D, _D, _L, "i64", "i32", "i32"],
+        {"HAS_ANCHORS": True, "BLOCK": 256},
+        _GAUSSIANS,
+    ),
+    "sides": (gaussians.sides, [_I, _D, _D, "*i8", "i32"], {"BLOCK": 256}, _GAUSSIANS),
+    "totals": (gaussians.totals, [*_SETS, _D, _L, "i32", "i32"], {"BLOCK": 256}, _GAUSSIANS),
+    "look": (
+        gaussians.look,
+        [*_SETS, _D, _D, _D, _D, _L, "i32", "i32"],
+        {"WITH_SCATTER": True, "WITH_CURVATURE": True, "BLOCK": 256},
+        _GAUSSIANS,
+    ),
+    "tangent_pairs": (
+        gaussians.tangent_pairs,
+        [*_SETS, _D, _D, _D, _D, _I, _L, "i32", "i32"],
+        {"BLOCK": 256},
+        _GAUSSIANS,
+    ),
+    "products": (gaussians.products, [*_SETS, _D, _D, _I, _L, "i32", "i32"], {"BLOCK": 256}, _GAUSSIANS),
 }
 
 

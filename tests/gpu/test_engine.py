@@ -230,10 +230,12 @@ def test_mixtures_agree(name, d):
 def test_what_has_no_form_says_so():
     rng = np.random.default_rng(0)
     rows = unit(rng, 40, 5)
-    with pytest.raises(InputError, match=r"sets of rows that split and merge have no form on a GPU yet.*device='cpu'"):
-        armillary.DirichletProcessMixture(random_state=0, device="cuda").fit(rows)
     with pytest.raises(InputError, match=r"rows of counts have no passes on a GPU yet"):
         armillary.MultinomialMixture(2, device="cuda").fit(np.abs(rows))
+    with pytest.raises(
+        InputError, match=r"sets of CSR rows that split and merge have no form on a GPU yet.*device='cpu'"
+    ):
+        armillary.DirichletProcessMixture(component="vmf", device="cuda").fit(sp.csr_array(rows))
 
 
 def test_bad_rows_are_refused_with_the_sentences_of_the_cpu_and_the_model_stays():

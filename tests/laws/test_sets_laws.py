@@ -24,8 +24,7 @@ from armillary.persistence import Checkpoint
 from armillary.points import lane_plan
 from armillary.rules import AffineRule
 
-# partitions have no form on a GPU yet
-NAMES = [name for name in ENGINES if not name.startswith("cuda")]
+NAMES = list(ENGINES)
 every_engine = pytest.mark.parametrize("name", NAMES)
 CASES = {
     "narrow": (500, 3, np.float32, False),

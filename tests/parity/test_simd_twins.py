@@ -310,7 +310,7 @@ def single_numbers():
             crew.take_number(numbers)
         for i in range(points.shape[0]):
             values[i] = stretch._wide_stretch(points[i])
-            doubles[i] = exponential._double_of_bits((np.int64(i) + 1000) << 52)
+            doubles[i] = exponential.double_of_bits((np.int64(i) + 1000) << 52)
 
     places, values, doubles = np.zeros(4, np.int64), np.zeros(33), np.zeros(33)
     vectors(words, points, numbers, places, values, doubles)

@@ -109,7 +109,13 @@ class CpuSets:
         self.starts = starts  # (G + 1,) where sets begin and end
         self._weights = weights  # (M,) None: all 1
         self._passes = passes
-        sizes = np.diff(starts)
+        self._cut()
+        self._known: dict[Hashable, Any] = {}
+        self._last_sums: tuple[Float64Array, RowSums] | None = None  # base points, and the sums there
+
+    def _cut(self) -> None:
+        """Cut sets into pieces."""
+        starts, sizes = self.starts, self.sizes
         self._n_pieces = -(-sizes // _PIECE_ROWS)  # of each set
         self._owners = np.repeat(np.arange(len(sizes)), self._n_pieces)
         first_pieces = np.cumsum(self._n_pieces) - self._n_pieces
@@ -117,8 +123,6 @@ class CpuSets:
         self._edges = np.append(starts[:-1][self._owners] + within * _PIECE_ROWS, starts[-1])
         if self._is_by_lane:
             self._cut_at_lanes()
-        self._known: dict[Hashable, Any] = {}
-        self._last_sums: tuple[Float64Array, RowSums] | None = None  # base points, and the sums there
 
     @classmethod
     def of(
@@ -130,8 +134,17 @@ class CpuSets:
     ) -> CpuSets:
         """Sets of these rows, none empty, with these weights."""
         starts = np.concatenate([[0], np.cumsum([len(one) for one in sets])])
-        numbers = sets[0] if len(sets) == 1 else np.concatenate(sets)
+        numbers = sets[0] if len(sets) == 1 else cls._joined(sets)
         return cls(passes, numbers, starts, None if weights is None else np.concatenate(weights), memory)
+
+    @staticmethod
+    def _joined(sets: Sequence[Numbers]) -> Numbers:
+        return np.concatenate(sets)
+
+    @staticmethod
+    def side_of(numbers: Numbers, sides: CpuSides) -> tuple[Numbers, Numbers]:
+        """The rows of a set that are left, and those that are right."""
+        return numbers[sides.is_left], numbers[~sides.is_left]
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -339,7 +352,7 @@ class CpuSets:
         """The sets at some places."""
         if len(places) == len(self) and list(places) == list(range(len(self))):
             return self
-        return CpuSets.of(self._passes, [self.numbers[self.part(place)] for place in places], None, self._memory)
+        return self.of(self._passes, [self.numbers[self.part(place)] for place in places], None, self._memory)
 
     def few(self, ranks: Sequence[npt.NDArray[np.int64]]) -> CpuSets:
         """Some rows of each set, by their ranks in it."""
@@ -357,11 +370,11 @@ class CpuSets:
 
     def parted(self, sides: Sequence[CpuSides | None]) -> CpuSets:
         """In the place of each set its left and its right rows, both of which must be there; None leaves it whole."""
-        parts = []
+        parts: list[Numbers] = []
         for number, own in enumerate(sides):
             numbers = self.numbers[self.part(number)]
-            parts += [numbers] if own is None else [numbers[own.is_left], numbers[~own.is_left]]
-        return CpuSets.of(self._passes, parts, None, self._memory)
+            parts += [numbers] if own is None else self.side_of(numbers, own)
+        return self.of(self._passes, parts, None, self._memory)
 
     # ---------------------------------------------------------------------------------------- row by row
 
@@ -379,7 +392,7 @@ class CpuSets:
         """`log_odds` of each set, none beyond `most` either way."""
         values = np.clip(self.log_odds(rule), -most, most)
         # copies: what is remembered of one set must not hold all
-        return [CpuOdds(values[self.part(number)].copy(), most, self._passes.q) for number in range(len(self))]
+        return [CpuOdds(values[self.part(number)].copy(), most, self._passes.points.q) for number in range(len(self))]
 
     def chance(self, number: int, generator: np.random.Generator) -> CpuChance:
         """One uniform beside each row of a set, in the order of the rows."""
@@ -575,6 +588,8 @@ class CpuHalves:
 class CpuPartition:
     """All rows in K clusters; see `engines/contract.py`. Of a part of the rows some may be empty."""
 
+    _kind: type[CpuSets] = CpuSets
+
     def __init__(self, passes: Passes, labels: CpuLabels, n_clusters: int | None = None) -> None:
         self._passes = passes
         self._memory = memory_for(passes.points.n_rows)
@@ -631,7 +646,7 @@ class CpuPartition:
     def first_rows(self) -> npt.NDArray[np.int64]:
         """The first row of each cluster (K,); n where it has none."""
         n_rows = self.n_rows
-        return np.array([members[0] if len(members) else n_rows for members in self._members], dtype=np.int64)
+        return np.array([int(members[0]) if len(members) else n_rows for members in self._members], dtype=np.int64)
 
     def sets(self, *clusters: int) -> CpuSets:
         """The rows of some clusters, or of all."""
@@ -646,7 +661,7 @@ class CpuPartition:
         return self._sets_of([self.together(*group) for group in groups])
 
     def _sets_of(self, numbers: Sequence[Numbers]) -> CpuSets:
-        return CpuSets.of(self._passes, numbers, memory=self._memory)
+        return self._kind.of(self._passes, numbers, memory=self._memory)
 
     def together(self, *clusters: int) -> Numbers:
         """Which rows some clusters have, in increasing order."""
@@ -659,9 +674,8 @@ class CpuPartition:
 
     def split(self, cluster: int, sides: CpuSides) -> None:
         """Leave the rows that are left in the cluster, and make those that are right the last cluster."""
-        members = self._members[cluster]
-        self._members[cluster] = members[sides.is_left]
-        self._members.append(members[~sides.is_left])
+        self._members[cluster], right = self._kind.side_of(self._members[cluster], sides)
+        self._members.append(right)
         self._name(len(self._members) - 1)
         self._everything = None
 

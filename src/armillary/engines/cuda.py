@@ -3,7 +3,8 @@
 torch holds the memory and starts kernels, which are in `kernels/gpu`. What is K-sized is done on the host, as
 everywhere: rules go to the device with each pass, sums come home. Labels of wide rows come from a product of halves
 that is only a filter (`kernels/gpu/choose.py`); whole sums are integers, so their order does not matter. Shares agree
-to what `engines/contract.py` promises. What has no form here yet says so: nothing goes to the CPU in silence.
+to what `engines/contract.py` promises. Sets of rows are in `cuda_sets.py`. What has no form here yet says so: nothing
+goes to the CPU in silence.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ from armillary.engines.cpu import LaneSums, chosen_rows, most_evidence
 from armillary.engines.cpu_column import EQUAL, mass_grid
 from armillary.engines.cuda_labels import CudaColumn, CudaGroups, CudaLabels, whole_masses
 from armillary.engines.cuda_points import CudaPoints, as_points
+from armillary.engines.cuda_sets import CudaHalves, CudaPartition
 from armillary.exceptions import InputError, ParameterError
-from armillary.kernels.gpu import start
+from armillary.kernels.gpu import start, start_sets
 from armillary.kernels.rows.contract import FLOAT32_SLOPE_LIMIT, Kernels
 from armillary.kernels.select import kernels_for
 from armillary.points import SparseBlock
@@ -381,25 +383,20 @@ class CudaPasses:
 
     def draw(self, rule: Rule, labels: Any, key: tuple[int, int], anchors: Anchors | None = None) -> None:
         """Write one draw per row over its label, among the clusters that its priority allows; anchors stay."""
-        if isinstance(rule, QuadraticRule):
-            self._refuse("draws among Gaussians")
-        given, points = start.DeviceRule.of(rule), self.points
-        stays = Anchors.none(given.n_clusters) if anchors is None else anchors
-        lowest, rows = start.to_device(stays.priorities), start.to_device(stays.rows)
-        for part in self._parts(given.n_clusters):
-            first, n_rows = points.first_row + part.start, part.stop - part.start
-            scores = self.on.table(self._rows_of(part), given, torch.float64)
-            numbers = torch.arange(first, first + n_rows, dtype=torch.int64, device=scores.device)
-            if anchors is not None:
-                own = start.uniforms(stays.key, first, n_rows)[:, None]
-                is_allowed = (lowest < own) | ((lowest == own) & (rows <= numbers[:, None]))
-                scores.masked_fill_(~is_allowed, -math.inf)
-            scores.sub_(scores.amax(dim=1, keepdim=True)).exp_()
-            running = torch.cumsum(scores, dim=1)
-            targets = start.uniforms(key, first, n_rows) * running[:, -1]
-            drawn = torch.searchsorted(running, targets[:, None]).ravel().clamp(max=given.n_clusters - 1)
-            held = torch.isin(numbers, rows)
-            labels.values[part] = torch.where(held, labels.values[part], drawn.int())
+        points, n_clusters = self.points, len(rule.offsets)
+        given: Any = start.DeviceRule.of(rule) if isinstance(rule, AffineRule) else start_sets.DeviceForms.of(rule)
+        beside = None if anchors is None else (start.to_device(anchors.priorities), start.to_device(anchors.rows))
+        for part in self._parts(n_clusters):
+            own, first, n_rows = labels.values[part], points.first_row + part.start, part.stop - part.start
+            if isinstance(rule, AffineRule):
+                # the CPU's scores of more than 16 columns are products of BLAS, whose last bits are its own
+                scores = self.on.table(self._rows_of(part), given, torch.float64).T.contiguous()
+            else:
+                scores = start_sets.table_to_draw_from(points.matrix[part], given, own)
+            stays = None
+            if anchors is not None and beside is not None:
+                stays = (start.uniforms(anchors.key, first, n_rows), *beside)
+            start_sets.choose(scores, own, start.uniforms(key, first, n_rows), first, stays)
         labels.note(None, None)
 
     # ---------------------------------------------------------------------------------------------- scores
@@ -433,7 +430,7 @@ class CudaPasses:
 
     def _tables(
         self,
-        rule: AffineRule | None,
+        rule: Rule | None,
         dtype: torch.dtype,
         labels: Any | None,
         columns: Sequence[Any],
@@ -441,19 +438,17 @@ class CudaPasses:
         by_row: bool = False,
     ) -> Iterator[tuple[Any, Here]]:
         """Scores of some rows at home, and what lies beside them."""
-        given = None if rule is None else start.DeviceRule.of(rule)
-        n_clusters = 0 if given is None else given.n_clusters
+        score = None if rule is None else _scores_by(self.on, rule, dtype, by_row=by_row)
+        n_clusters = 0 if rule is None else len(rule.offsets)
         points = self.points
         step = max(1, min(_HOME_ROWS, _HOME_VALUES // max(1, n_clusters)))
         for first in range(0, points.n_rows, step):
             part = slice(first, min(first + step, points.n_rows))
             rows = self._rows_of(part)
-            if given is None:
+            if score is None:
                 scores = np.empty((len(rows), 0), np.float64 if dtype == torch.float64 else np.float32)
             else:
-                scores = (
-                    (self.on.row_scores(rows, given) if by_row else self.on.table(rows, given, dtype)).cpu().numpy()
-                )
+                scores = score(rows).cpu().numpy()
             weights = points.host_weights
             yield (
                 scores,
@@ -470,12 +465,10 @@ class CudaPasses:
         self, rule: Rule | None, what: What | RowFunction, labels: Any | None = None, columns: Sequence[Any] = ()
     ) -> npt.NDArray[Any]:
         """Something of each row for the user, (n,) or (n, K)."""
-        if isinstance(rule, QuadraticRule):
-            self._refuse("scores by Gaussians")
         if not isinstance(what, str):
             found = [what.of(scores, here) for scores, here in self._tables(rule, torch.float64, labels, columns)]
             return np.concatenate(found) if len(found) != 1 else found[0]
-        assert rule is not None
+        assert isinstance(rule, AffineRule)
         if what == "evidence":
             return self._log_evidence(rule).cpu().numpy()
         given = start.DeviceRule.of(rule)
@@ -518,17 +511,18 @@ class CudaPasses:
         """Distinct rows, each drawn with the probability of its weight."""
         return chosen_rows(self.points.n_rows, self.points.host_weights, n_rows, generator)
 
-    def partition(self, labels: Any) -> Any:
-        """Sets of rows that split and merge are kept on the CPU."""
-        self._refuse("sets of rows that split and merge", "device='cpu', or BayesianVonMisesFisherMixture")
+    def partition(self, labels: Any, n_clusters: int | None = None) -> CudaPartition:
+        """All rows by their labels, which have no gaps; rows that are a part are told how many clusters there are."""
+        return CudaPartition(self, labels, n_clusters)
 
     def top_label(self, labels: Any) -> int:
-        """As `partition`, which asks parts for it."""
-        return int(self.partition(labels))
+        """The largest label."""
+        return int(labels.values.max()) if len(labels.values) else -1
 
-    def halves(self, is_left: npt.NDArray[np.bool_] | None = None) -> Any:
-        """As `partition`."""
-        self._refuse("sets of rows that split and merge", "device='cpu', or BayesianVonMisesFisherMixture")
+    def halves(self, is_left: npt.NDArray[np.bool_] | None = None) -> CudaHalves:
+        """A side beside each row: as given (n,), or all right."""
+        given = np.zeros(self.points.n_rows, dtype=np.int8) if is_left is None else is_left.astype(np.int8)
+        return CudaHalves(start.to_device(given))
 
     def each(self, spans: Sequence[tuple[int, int]], task: Callable[[int, Any], T]) -> list[T]:
         """`task(number, passes)` over the rows of each span, in turn."""
@@ -551,6 +545,15 @@ def _at_home(rows: Any) -> Any:
         return rows.cpu().numpy()
     data, indices, pointers = rows.to_host()
     return SparseBlock(data, indices, pointers, rows.n_features)
+
+
+def _scores_by(on: Any, rule: Rule, dtype: torch.dtype, *, by_row: bool) -> Callable[[Any], torch.Tensor]:
+    """Scores (m, K) of some rows by a rule."""
+    if isinstance(rule, QuadraticRule):
+        forms = start_sets.DeviceForms.of(rule)
+        return lambda rows: start_sets.table(rows, forms).T.contiguous()
+    given = start.DeviceRule.of(rule)
+    return lambda rows: on.row_scores(rows, given) if by_row else on.table(rows, given, dtype)
 
 
 def _distances(cosines: torch.Tensor) -> torch.Tensor:

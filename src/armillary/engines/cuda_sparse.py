@@ -8,7 +8,7 @@ Labels and sums have the CPU's bits; shares agree to 1e-9 of the total weight, a
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,14 @@ class SparsePasses(CudaPasses):
 
     def _of(self, points: CudaPoints) -> SparsePasses:
         return SparsePasses(points)
+
+    def partition(self, labels: Any, n_clusters: int | None = None) -> NoReturn:
+        """No form here yet."""
+        self._refuse("sets of CSR rows that split and merge")
+
+    def halves(self, is_left: Any = None) -> NoReturn:
+        """No form here yet."""
+        self._refuse("sets of CSR rows that split and merge")
 
     def _rows_of(self, part: slice) -> Any:
         """Some rows, the same every time: they know their columns."""

@@ -186,17 +186,8 @@ class PartedSets:
         blocks = [block for block in self.run(task) if block is not None]
         # they come part by part, and in each set by set
         owners = np.concatenate([np.repeat(place, len(own)) for part in inside for place, own in enumerate(part)])
-        return self._at_home(joined_blocks(blocks, np.argsort(owners, kind="stable")), [len(own) for own in ranks])
-
-    def _at_home(self, rows: Block, sizes: list[int]) -> CpuSets:
-        """Sets of rows that lie one after the other on the host, with the bits and the grid that they have."""
-        points, matrix = self._passes.points, cast(Any, rows)
-        if isinstance(rows, SparseBlock):
-            matrix = sp.csr_array(rows[:3], shape=(len(rows.indptr) - 1, rows.n_features))
-        here = Points(matrix, points.dtype, None, is_unit=True, who=points.who, grid=points.q)
-        numbers = np.arange(sum(sizes), dtype=np.int32)
-        kernels: Any = self._passes.host
-        return CpuSets.of(HostPasses(here, kernels, Workers(1)), np.split(numbers, np.cumsum(sizes)[:-1]))
+        rows = joined_blocks(blocks, np.argsort(owners, kind="stable"))
+        return sets_at_home(self._passes, rows, [len(own) for own in ranks])
 
     # ---------------------------------------------------------------------------------------- row by row
 
@@ -212,6 +203,16 @@ class PartedSets:
     def where(self, number: int, labels: PartedLabels, label: int) -> PartedSides:
         """Left where a row of a set has this label."""
         return PartedSides(self.run(lambda own, part: part.where(number, labels.parts[own], label)))
+
+
+def sets_at_home(passes: Any, rows: Block, sizes: list[int]) -> CpuSets:
+    """Sets of rows that lie one after the other on the host, with the bits and the grid that they have in `passes`."""
+    points, matrix = passes.points, cast(Any, rows)
+    if isinstance(rows, SparseBlock):
+        matrix = sp.csr_array(rows[:3], shape=(len(rows.indptr) - 1, rows.n_features))
+    here = Points(matrix, points.dtype, None, is_unit=True, who=points.who, grid=points.q)
+    numbers = np.arange(sum(sizes), dtype=np.int32)
+    return CpuSets.of(HostPasses(here, passes.host, Workers(1)), np.split(numbers, np.cumsum(sizes)[:-1]))
 
 
 class PartedHalves:

@@ -53,8 +53,10 @@ def unit(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Rows times factors, divided by norms, in float64 and rounded once; the same as halves, `width` columns with zeros
-    behind the last, and bounds on what those leave."""
+    """Rows times factors, divided by norms, in float64 and rounded once, and the same as halves.
+
+    Halves have `width` columns, zeros behind the last; what they leave is bounded.
+    """
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     is_row = row < n_rows
     norm = tl.load(norms + row, mask=is_row, other=1.0)

@@ -20,7 +20,7 @@ SMALLEST = -708.0  # below it exp underflows; the result is 0
 
 
 @intrinsic
-def _double_of_bits(typing_context, bits):
+def double_of_bits(typing_context, bits):
     """The double whose IEEE bits are the given int64."""
 
     def generate(context, builder, signature, arguments):
@@ -30,7 +30,7 @@ def _double_of_bits(typing_context, bits):
 
 
 @intrinsic
-def _bits_of_double(typing_context, value):
+def bits_of_double(typing_context, value):
     """The IEEE bits of a double as int64."""
 
     def generate(context, builder, signature, arguments):
@@ -50,5 +50,5 @@ def exp_nonpositive(x):
     p = TAYLOR[0]
     for coefficient in TAYLOR[1:]:
         p = p * r + coefficient
-    value = p * _double_of_bits((_bits_of_double(shifted) + 1023) << 52)
+    value = p * double_of_bits((bits_of_double(shifted) + 1023) << 52)
     return value if x >= SMALLEST else 0.0

@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary._typing import Float64Array, FloatArray
-from armillary.distributions.tangent_gaussian import LEAST_SINE
 from armillary.kernels.jit import kernel
 from armillary.kernels.rows.simd import SUM_LANES, whole_product
 from armillary.kernels.rows.stretch import (
     NEAR,
     curve,
-    far_stretch_and_angle,
+    far_row,
     near_bend,
     near_log_stretch,
     near_stretch,
@@ -109,23 +108,24 @@ def _bends_and_sways(v, n_features, bends, sways, n_rows):
 
 
 @kernel
-def _mend_far(v, tile, n_rows, with_scatter, with_curvature, stretches, logs, antipodes, bends, sways):
+def _mend_far(cosines, tile, n_rows, with_scatter, with_curvature, stretches, logs, antipodes, bends, sways):
     """Write over what the polynomials gave for rows beyond NEAR."""
     antipodes[:] = 0.0
     n_antipodes = 0
     for i in range(n_rows):
-        if v[i] >= 1.0:
+        u = 0.5 * (1.0 - cosines[i])
+        if u >= NEAR:
             square = 0.0
             for j in range(tile.shape[0]):
                 square += tile[j, i] * tile[j, i]
-            stretches[i], angle = far_stretch_and_angle(1.0 - NEAR * (v[i] + 1.0), np.sqrt(square))
+            stretches[i], log_stretch, angle, cotangent = far_row(u, np.sqrt(square))
             if stretches[i] == 0.0:
                 antipodes[i] = angle * angle
                 n_antipodes += 1
             if with_scatter:
-                logs[i] = np.log(stretches[i] if stretches[i] > 0.0 else angle / LEAST_SINE)
+                logs[i] = log_stretch
             if with_curvature:
-                bends[i], sways[i] = curve(angle, tile.shape[0] - 2.0)
+                bends[i], sways[i] = curve(angle, cotangent, tile.shape[0] - 2.0)
     return n_antipodes
 
 
@@ -175,7 +175,8 @@ def _sums(rows, numbers, edges, bases, weights, rounders, with_scatter, with_cur
             if with_curvature:
                 _bends_and_sways(v, n_features, bends, sways, n_read)
             if farthest >= NEAR:
-                far = _mend_far(v, tile, n_rows, with_scatter, with_curvature, stretches, logs, antipodes, bends, sways)
+                wanted = n_rows, with_scatter, with_curvature
+                far = _mend_far(cosines, tile, *wanted, stretches, logs, antipodes, bends, sways)
                 if with_scatter and far > 0:
                     _add(own, antipodes, n_rows, rounders[1], found, others + 1)
             if with_scatter:
