@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -21,6 +22,7 @@ import numpy as np
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
@@ -525,6 +527,36 @@ def backups(request: Request, name: str) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ the application
 
 
+class _Express:
+    """Vectors that come and are looked up, past the router: of 440 us that the loop had for a batch of 32 it took 180.
+
+    The functions are those that the router knows, so there is one place for what they do.
+    """
+
+    _PATH = re.compile(r"/v1/collections/([a-z0-9][a-z0-9_-]{0,63})/(vectors|lookup)")
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._routes = {
+            route.path.rsplit("/", 1)[1]: route for route in router.routes
+            if isinstance(route, APIRoute) and route.endpoint in (add, lookup)
+        }  # fmt: skip
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        found = self._PATH.fullmatch(scope["path"]) if scope.get("method") == "POST" else None
+        if found is None:
+            await self._app(scope, receive, send)
+            return
+        route = self._routes[found[2]]
+        scope |= {"app": self._app, "route": route, "path_params": {"name": found[1]}}
+        request = Request(scope, receive)
+        try:
+            answer = await route.endpoint(request, found[1])
+        except (ServiceError, ArmillaryError) as error:
+            answer = await _told_error(request, error)
+        await answer(scope, receive, send)
+
+
 def make_app(house: House, settings: Settings) -> Application:
     """The application, guarded."""
     app = FastAPI(
@@ -540,7 +572,7 @@ def make_app(house: House, settings: Settings) -> Application:
     app.add_exception_handler(ArmillaryError, _told_error)
     app.add_exception_handler(RequestValidationError, _told_invalid)
     app.add_exception_handler(HTTPException, _told_http)
-    guard = Guard(app, settings, Tokens(house.data), metrics)
+    guard = Guard(_Express(app), settings, Tokens(house.data), metrics)
     guard.app = app  # type: ignore[attr-defined]
     return guard
 

@@ -46,6 +46,7 @@ from armillary.models.links._link_graph import (
     Int64Array,
     LinkGraph,
     SavedForest,
+    block_rows,
     dense_rows,
     row_blocks,
 )
@@ -1188,6 +1189,11 @@ class _Teacher:
         if pairs:
             apart = np.unique(np.concatenate([self.corrections.apart, np.array(pairs, np.int64)]), axis=0)
             self.corrections = self.corrections._replace(apart=apart)
+
+
+def most_in_place(n_features: int) -> int:
+    """How many dense vectors one call learns in the arrays at work; beyond them it learns in a copy of all."""
+    return block_rows(n_features)
 
 
 def _lead(graph: LinkGraph, row: FloatArray) -> float:
