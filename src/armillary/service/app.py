@@ -141,7 +141,42 @@ class SomeIds(_Body):
     ids: Annotated[list[_NUMBER], Field(max_length=100_000)]
 
 
-router = APIRouter(prefix="/v1")
+class Refusal(BaseModel):
+    """What every answer says that is none."""
+
+    model_config = ConfigDict(extra="allow")
+
+    error: str
+    row: int | None = None  # of the vector that it is about
+    faults: list[dict[str, str]] | None = None
+
+
+_REFUSALS = {
+    400: "The body cannot be read.",
+    401: "No token, or none that is known.",
+    403: "A token of another scope, or a page of another place.",
+    404: "No such collection or id.",
+    408: "The body did not come in time.",
+    409: "There already, at work, or not possible here.",
+    410: "The id is forgotten.",
+    413: "Too large.",
+    415: "Vectors of another content type.",
+    421: "The server does not go by that name.",
+    422: "Something does not fit; it is said what and, of vectors, in which row.",
+    429: "Too many; Retry-After says when.",
+    503: "The collection stopped.",
+    507: "The disk is nearly full.",
+}
+router = APIRouter(
+    prefix="/v1",
+    responses={status: {"model": Refusal, "description": why} for status, why in _REFUSALS.items()},
+)
+_IDS = {"content": {bodies.NPY: {"schema": {"type": "string", "format": "binary"}}}}  # beside JSON
+
+
+def _file(kind: str) -> dict[int | str, dict[str, Any]]:
+    """The answer of a path that gives a file."""
+    return {200: {"content": {kind: {"schema": {"type": "string", "format": "binary"}}}}}
 
 
 def _house(request: Request) -> House:
@@ -238,7 +273,7 @@ def delete(request: Request, name: str) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------------------------- vectors
 
 
-@router.post("/collections/{name}/vectors", openapi_extra=_VECTORS)
+@router.post("/collections/{name}/vectors", openapi_extra=_VECTORS, responses={200: _IDS})
 async def add(request: Request, name: str) -> Response:
     """Learn vectors; the id of each. Under one Idempotency-Key a request is done once."""
     collection = _house(request).get(name)
@@ -251,7 +286,7 @@ async def add(request: Request, name: str) -> Response:
     return answer
 
 
-@router.post("/collections/{name}/lookup", openapi_extra=_VECTORS)
+@router.post("/collections/{name}/lookup", openapi_extra=_VECTORS, responses={200: _IDS})
 async def lookup(request: Request, name: str) -> Response:
     """The id of each vector, -1 for unknown ones; nothing is learned."""
     collection = _house(request).get(name)
@@ -346,7 +381,7 @@ async def set_thumbnail(request: Request, name: str, number: int) -> Response:
     return await _done(request, name, Operation(THUMBNAIL, {"id": _given(number)}, attached=image))
 
 
-@router.get("/collections/{name}/ids/{number}/thumbnail")
+@router.get("/collections/{name}/ids/{number}/thumbnail", response_class=Response, responses=_file("image/png"))
 def thumbnail(request: Request, name: str, number: int) -> Response:
     """The image of an id."""
     image = _house(request).get(name).store.thumbnail(_given(number))
@@ -476,7 +511,7 @@ def snapshot(request: Request, name: str) -> dict[str, Any]:
     return {"operation": taken.seq, "sha256": taken.digest}
 
 
-@router.get("/collections/{name}/export")
+@router.get("/collections/{name}/export", response_class=FileResponse, responses=_file(bodies.RAW))
 def export(request: Request, name: str) -> Response:
     """Everything of a collection in one file, while work goes on."""
     collection = _house(request).get(name)
