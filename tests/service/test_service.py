@@ -397,6 +397,16 @@ def test_nothing_of_a_forgotten_person_is_left_in_any_file(tmp_path):
         assert client.get("/v1/collections/people/ids/1").json()["current"] == -1
 
 
+def test_a_backup_from_before_a_split_is_listed_as_holding_the_part(client):
+    X = people(60, 3)
+    add(client, np.concatenate([X[:30], -X[:30]]))
+    here = "/v1/collections/people"
+    joined = client.post(f"{here}/merge", json={"one": 0, "other": 1}).json()
+    backup = client.post(f"{here}/backups").json()["file"]
+    part = client.post(f"{here}/split", json={"id": joined["id"]}).json()["part"]
+    assert client.post(f"{here}/forget", json={"id": part}).json()["backups_still_holding"] == [backup]
+
+
 def test_an_erasure_that_a_crash_broke_off_is_finished_at_the_next_start(tmp_path, monkeypatch):
     X = people(100, 3)
     house = House(tmp_path, LIMITS)

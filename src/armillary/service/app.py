@@ -428,7 +428,7 @@ async def forget(request: Request, name: str, asked: OneId) -> Response:
     if answer.status_code != 200:
         return answer
     body = json.loads(bytes(answer.body))
-    holding = await run_in_threadpool(collection.backups_holding, min([asked.id, *body.get("ids", [])]))
+    holding = await run_in_threadpool(collection.backups_holding, [asked.id, *body.get("ids", [])])
     return _reply(request, {**body, "backups_still_holding": holding})
 
 

@@ -486,9 +486,10 @@ class Collection:
         self.between(lambda: self.store.keep_backup(path.name, self.identities.next_id))
         return path
 
-    def backups_holding(self, number: int) -> list[str]:
-        """Backups here that were made when an id was already given."""
-        return [file for file, _, next_id in self.store.backups() if next_id > number and self._is_there(file)]
+    def backups_holding(self, ids: Sequence[int]) -> list[str]:
+        """Backups here from when one of these ids, or one that they were split off from, was already given."""
+        oldest = min(self.store.origins(ids))
+        return [file for file, _, next_id in self.store.backups() if next_id > oldest and self._is_there(file)]
 
     def _is_there(self, file: str) -> bool:
         return (self.folder / BACKUPS / file).exists()

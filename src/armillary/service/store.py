@@ -319,6 +319,18 @@ class Store:
         )  # fmt: skip
         return [Event(*line) for line in reversed(found)]
 
+    def origins(self, ids: Sequence[int]) -> set[int]:
+        """Some ids, and all that they were split off from, however long ago."""
+        sources: dict[int, set[int]] = {}
+        for part, source in self._read("SELECT id, other FROM events WHERE kind = 'split'"):
+            sources.setdefault(part, set()).add(source)
+        found, left = set(ids), list(ids)
+        while left:
+            fresh = sources.get(left.pop(), set()) - found
+            found |= fresh
+            left += fresh
+        return found
+
     def last_event(self) -> int:
         """The number of the newest event written."""
         return int(self._read("SELECT ifnull(max(number), 0) FROM events")[0][0])
