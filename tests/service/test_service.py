@@ -17,6 +17,7 @@ from armillary.service import collection as collection_module
 from armillary.service.collection import Limits
 from armillary.service.errors import ServiceError
 from armillary.service.house import House
+from armillary.service.identities import Identities
 from armillary.service.operations import ADD, FORGET, MERGE, NAME, SPLIT, UNDO, Operation
 
 NPY = {"content-type": "application/x-npy"}
@@ -100,6 +101,58 @@ def test_many_threads_share_commits_and_every_id_is_one_of_a_sequence(tmp_path):
     np.testing.assert_array_equal(ids[np.argsort(order)], Links().fit_predict(X[np.argsort(order)]))
     assert len(room.commits) <= 100
     house.close()
+
+
+def test_vectors_learned_in_one_call_answer_and_tell_as_one_by_one():
+    X = people(700, 40)
+    wide = [X[:3].astype(np.float64), np.concatenate([X[5:7], X[5:7]], axis=1)]  # another type; another width, refused
+    parts = [X[:20], *(X[start : start + 15] for start in range(20, 500, 15)), *wide, X[500:502], X[502:700]]
+    asked = [(place + 1, 0.5 * place, Operation(ADD, {}, rows)) for place, rows in enumerate(parts)]
+    asked.insert(9, (len(asked) + 1, 0.0, Operation(NAME, {"id": 0, "name": "Ann"})))
+    asked = [(place + 1, at, operation) for place, (_, at, operation) in enumerate(asked)]
+    together, alone = (Identities(Links(merge_clusters="whole"), store_members=True) for _ in range(2))
+    outcomes, expected = together.apply_all(asked), [alone.apply(*one) for one in asked]
+    assert [(o.status, o.answer, o.events) for o in outcomes] == [(o.status, o.answer, o.events) for o in expected]
+    assert {o.status for o in outcomes} == {200, 422}
+    assert [[(m.row, m.node) for m in o.members] for o in outcomes] == [
+        [(m.row, m.node) for m in o.members] for o in expected
+    ]
+    assert together.state() == alone.state()
+    np.testing.assert_array_equal(together.model.resultants_, alone.model.resultants_)
+
+
+def test_a_snapshot_replaces_the_log_little_by_little_and_replay_knows(tmp_path):
+    X = people(120)
+    house = House(tmp_path, Limits(snapshot_vectors=40, min_free_bytes=0))
+    room = house.create("people", {"class": "Links"})
+    for start in range(120):
+        room.do(Operation(ADD, {}, X[start : start + 1]))
+    snapshot = room.store.snapshot()
+    assert snapshot is not None
+    end = time.monotonic() + 20.0
+    while room.store._read("SELECT min(seq) FROM operations")[0][0] in range(snapshot.seq):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    house.close()
+    again = House(tmp_path, LIMITS)
+    library = Links().partial_fit(X)
+    np.testing.assert_array_equal(again.get("people").identities.model.resultants_, library.resultants_)
+    again.close()
+
+
+def test_the_write_ahead_log_is_brought_home_beside_the_writer(tmp_path, monkeypatch):
+    from armillary.service import store
+
+    X = people(200)
+    for many in (1 << 30, 1):  # by a thread; by the writer, where threads never finish
+        monkeypatch.setattr(store, "_MOST_UNSAVED", 4096)
+        monkeypatch.setattr(store, "_MANY_UNSAVED", many)
+        house = House(tmp_path / str(many), LIMITS)
+        room = house.create("people", {"class": "Links"})
+        ids = [room.do(Operation(ADD, {}, X[start : start + 4]), f"key {start}") for start in range(0, 200, 4)]
+        assert [number for one in ids for number in one.answer["ids"]] == Links().fit_predict(X).tolist()
+        assert (tmp_path / str(many) / "collections/people/log.sqlite-wal").stat().st_size < 1 << 20
+        house.close()
 
 
 def test_a_stream_of_steps_and_a_fitted_model(client, tmp_path):
@@ -342,6 +395,16 @@ def test_nothing_of_a_forgotten_person_is_left_in_any_file(tmp_path):
     with served(tmp_path) as client:
         assert client.get("/v1/collections/people/ids/0").json()["name"] == "Arthur Remembered"
         assert client.get("/v1/collections/people/ids/1").json()["current"] == -1
+
+
+def test_a_backup_from_before_a_split_is_listed_as_holding_the_part(client):
+    X = people(60, 3)
+    add(client, np.concatenate([X[:30], -X[:30]]))
+    here = "/v1/collections/people"
+    joined = client.post(f"{here}/merge", json={"one": 0, "other": 1}).json()
+    backup = client.post(f"{here}/backups").json()["file"]
+    part = client.post(f"{here}/split", json={"id": joined["id"]}).json()["part"]
+    assert client.post(f"{here}/forget", json={"id": part}).json()["backups_still_holding"] == [backup]
 
 
 def test_an_erasure_that_a_crash_broke_off_is_finished_at_the_next_start(tmp_path, monkeypatch):

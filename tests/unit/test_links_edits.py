@@ -27,7 +27,7 @@ def state(model):
 # -------------------------------------------------------------------------------------------------------- frames
 
 
-@pytest.mark.parametrize("merging", [False, True, "whole"])
+@pytest.mark.parametrize("merging", [False, True, "whole", "lone"])
 def test_vectors_of_one_frame_are_never_of_one_cluster(merging):
     X, _ = stream(200, 3)
     frames = np.arange(200) // 2
@@ -222,6 +222,47 @@ def test_whole_clusters_merge_alike_in_batches_one_by_one_and_after_a_file(tmp_p
     np.testing.assert_array_equal(halved.partial_fit_predict(X[200:]), ids[200:])
     assert state(batch) == state(single) == state(halved)
     assert (batch.history_[:, 1] == 3).any()
+
+
+def strays(seed):
+    """A stream (n, D) of 34 persons; early on come 8 vectors far from their person, and 2 from nobody."""
+    generator = np.random.default_rng(seed)
+    people, beyond = np.split(np.linalg.qr(generator.normal(size=(40, 40)))[0].T, [36])
+    rows = np.concatenate([people[:34]] * 30) + 0.2 * generator.normal(size=(1020, 40)) / np.sqrt(40)
+    far = 0.62 * people[:8] + 0.78 * np.concatenate([beyond, -beyond])
+    rows = np.concatenate([rows[:100], far, people[34:], rows[100:]])
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_lone_vectors_join_the_cluster_that_leads_and_its_id_stays(tmp_path):
+    X = strays(0)
+    batch = Links(0.8, 0.9, 0.9, merge_clusters="lone")
+    ids = batch.fit_predict(X)
+    now = batch.current_ids(ids)
+    np.testing.assert_array_equal(now[100:108], now[:8])
+    np.testing.assert_array_equal(now[:34], ids[:34])  # those of many stay as they were
+    assert len(set(now[:34]) | set(now[108:110])) == 36  # strangers are nobody's
+    single = Links(0.8, 0.9, 0.9, merge_clusters="lone")
+    assert [single.learn_one(x) for x in X] == ids.tolist()
+    halved = Links(0.8, 0.9, 0.9, merge_clusters="lone").fit(X[:600])
+    save(halved, tmp_path / "model")
+    halved = load(tmp_path / "model")
+    np.testing.assert_array_equal(halved.partial_fit_predict(X[600:]), ids[600:])
+    save(halved, tmp_path / "model")
+    assert state(batch) == state(single) == state(halved) == state(load(tmp_path / "model"))
+    plain = Links(0.8, 0.9, 0.9, merge_clusters="whole")
+    assert len(set(plain.current_ids(plain.fit_predict(X))[100:108]) - set(range(34))) == 8
+
+
+def test_lone_vectors_with_a_name_and_those_kept_apart_stay():
+    X = strays(1)
+    model = Links(0.8, 0.9, 0.9, merge_clusters="lone").fit(X[:110])
+    named, apart, free = model.labels_[100:103].tolist()
+    model.name(named, "Ann")
+    model.cannot_link(apart, int(model.labels_[1]))
+    model.partial_fit(X[110:])
+    assert model.current_ids([named, apart]).tolist() == [named, apart]
+    assert model.current_ids([free]) == model.current_ids([2])
 
 
 def test_whole_clusters_leave_fewer_surplus_ids():

@@ -245,7 +245,7 @@ def _is_tree(parents: Array, _: Facts) -> bool:
 
 
 def _are_events(history: Array, facts: Facts) -> bool:
-    """Lines of `Links.history_`: vector, fate, id, other id. The younger of two that merge is no more."""
+    """Lines of `Links.history_`: vector, fate, id, other id. Following merges ends."""
     vectors, fates, ids, others = history.T
     is_merge = fates == Fate.MERGE
     return (
@@ -253,8 +253,26 @@ def _are_events(history: Array, facts: Facts) -> bool:
         and _lies_between(fates, min(Fate), max(Fate))
         and _lies_between(ids, 0, facts["next_id_"] - 1)
         and _lies_between(others, -1, facts["next_id_"] - 1)
-        and bool((others[is_merge] < ids[is_merge]).all())
+        and _ends(ids[is_merge], others[is_merge])
     )
+
+
+def _ends(gone: Array, kept: Array) -> bool:
+    """Whether steps from ids to others, of which the last of each counts, never come back."""
+    if bool((kept < gone).all()):  # to older ones alone, as nearly always
+        return bool((kept >= 0).all())
+    onward = dict(zip(gone.tolist(), kept.tolist(), strict=True))
+    done = {-1}
+    for start in onward:
+        path: dict[int, None] = {}
+        number = start
+        while number in onward and number not in done:
+            if number in path:
+                return False
+            path[number] = None
+            number = onward[number]
+        done.update(path)
+    return bool((kept >= 0).all())
 
 
 def _are_lives(history: Array, facts: Facts) -> bool:
@@ -587,7 +605,9 @@ _OWN: dict[str, dict[str, Rule]] = {
             "numbers of vectors that were learned",
             lambda value, facts: _lies_between(value, 0, facts["n_vectors_"]),
         ),
-        "history_": Rule("vectors so far, fates from 1 to 4 and ids that were given, older ones kept", _are_events),
+        "history_": Rule(
+            "vectors so far, fates from 1 to 4 and ids that were given, never merged in a circle", _are_events
+        ),
         "joins_": Rule("pairs of a sub-cluster that was and an older one", _are_joins),
         "apart_": _numbers_of("next_id_"),
         "named_ids_": Rule(

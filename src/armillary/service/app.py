@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -21,6 +22,7 @@ import numpy as np
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
@@ -139,7 +141,42 @@ class SomeIds(_Body):
     ids: Annotated[list[_NUMBER], Field(max_length=100_000)]
 
 
-router = APIRouter(prefix="/v1")
+class Refusal(BaseModel):
+    """What every answer says that is none."""
+
+    model_config = ConfigDict(extra="allow")
+
+    error: str
+    row: int | None = None  # of the vector that it is about
+    faults: list[dict[str, str]] | None = None
+
+
+_REFUSALS = {
+    400: "The body cannot be read.",
+    401: "No token, or none that is known.",
+    403: "A token of another scope, or a page of another place.",
+    404: "No such collection or id.",
+    408: "The body did not come in time.",
+    409: "There already, at work, or not possible here.",
+    410: "The id is forgotten.",
+    413: "Too large.",
+    415: "Vectors of another content type.",
+    421: "The server does not go by that name.",
+    422: "Something does not fit; it is said what and, of vectors, in which row.",
+    429: "Too many; Retry-After says when.",
+    503: "The collection stopped.",
+    507: "The disk is nearly full.",
+}
+router = APIRouter(
+    prefix="/v1",
+    responses={status: {"model": Refusal, "description": why} for status, why in _REFUSALS.items()},
+)
+_IDS = {"content": {bodies.NPY: {"schema": {"type": "string", "format": "binary"}}}}  # beside JSON
+
+
+def _file(kind: str) -> dict[int | str, dict[str, Any]]:
+    """The answer of a path that gives a file."""
+    return {200: {"content": {kind: {"schema": {"type": "string", "format": "binary"}}}}}
 
 
 def _house(request: Request) -> House:
@@ -236,7 +273,7 @@ def delete(request: Request, name: str) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------------------------- vectors
 
 
-@router.post("/collections/{name}/vectors", openapi_extra=_VECTORS)
+@router.post("/collections/{name}/vectors", openapi_extra=_VECTORS, responses={200: _IDS})
 async def add(request: Request, name: str) -> Response:
     """Learn vectors; the id of each. Under one Idempotency-Key a request is done once."""
     collection = _house(request).get(name)
@@ -249,7 +286,7 @@ async def add(request: Request, name: str) -> Response:
     return answer
 
 
-@router.post("/collections/{name}/lookup", openapi_extra=_VECTORS)
+@router.post("/collections/{name}/lookup", openapi_extra=_VECTORS, responses={200: _IDS})
 async def lookup(request: Request, name: str) -> Response:
     """The id of each vector, -1 for unknown ones; nothing is learned."""
     collection = _house(request).get(name)
@@ -344,7 +381,7 @@ async def set_thumbnail(request: Request, name: str, number: int) -> Response:
     return await _done(request, name, Operation(THUMBNAIL, {"id": _given(number)}, attached=image))
 
 
-@router.get("/collections/{name}/ids/{number}/thumbnail")
+@router.get("/collections/{name}/ids/{number}/thumbnail", response_class=Response, responses=_file("image/png"))
 def thumbnail(request: Request, name: str, number: int) -> Response:
     """The image of an id."""
     image = _house(request).get(name).store.thumbnail(_given(number))
@@ -391,7 +428,7 @@ async def forget(request: Request, name: str, asked: OneId) -> Response:
     if answer.status_code != 200:
         return answer
     body = json.loads(bytes(answer.body))
-    holding = await run_in_threadpool(collection.backups_holding, min([asked.id, *body.get("ids", [])]))
+    holding = await run_in_threadpool(collection.backups_holding, [asked.id, *body.get("ids", [])])
     return _reply(request, {**body, "backups_still_holding": holding})
 
 
@@ -474,7 +511,7 @@ def snapshot(request: Request, name: str) -> dict[str, Any]:
     return {"operation": taken.seq, "sha256": taken.digest}
 
 
-@router.get("/collections/{name}/export")
+@router.get("/collections/{name}/export", response_class=FileResponse, responses=_file(bodies.RAW))
 def export(request: Request, name: str) -> Response:
     """Everything of a collection in one file, while work goes on."""
     collection = _house(request).get(name)
@@ -525,6 +562,36 @@ def backups(request: Request, name: str) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ the application
 
 
+class _Express:
+    """Vectors that come and are looked up, past the router: of 440 us that the loop had for a batch of 32 it took 180.
+
+    The functions are those that the router knows, so there is one place for what they do.
+    """
+
+    _PATH = re.compile(r"/v1/collections/([a-z0-9][a-z0-9_-]{0,63})/(vectors|lookup)")
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._routes = {
+            route.path.rsplit("/", 1)[1]: route for route in router.routes
+            if isinstance(route, APIRoute) and route.endpoint in (add, lookup)
+        }  # fmt: skip
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        found = self._PATH.fullmatch(scope["path"]) if scope.get("method") == "POST" else None
+        if found is None:
+            await self._app(scope, receive, send)
+            return
+        route = self._routes[found[2]]
+        scope |= {"app": self._app, "route": route, "path_params": {"name": found[1]}}
+        request = Request(scope, receive)
+        try:
+            answer = await route.endpoint(request, found[1])
+        except (ServiceError, ArmillaryError) as error:
+            answer = await _told_error(request, error)
+        await answer(scope, receive, send)
+
+
 def make_app(house: House, settings: Settings) -> Application:
     """The application, guarded."""
     app = FastAPI(
@@ -540,7 +607,7 @@ def make_app(house: House, settings: Settings) -> Application:
     app.add_exception_handler(ArmillaryError, _told_error)
     app.add_exception_handler(RequestValidationError, _told_invalid)
     app.add_exception_handler(HTTPException, _told_http)
-    guard = Guard(app, settings, Tokens(house.data), metrics)
+    guard = Guard(_Express(app), settings, Tokens(house.data), metrics)
     guard.app = app  # type: ignore[attr-defined]
     return guard
 

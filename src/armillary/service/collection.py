@@ -20,7 +20,7 @@ import zipfile
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,8 +53,8 @@ class Limits:
 class _Asked(NamedTuple):
     operation: Operation
     key: str | None
-    digest: bytes
     answered: Future[Outcome]
+    digest: bytes = b""  # made by the writer: a hash in the thread of requests would hold all of them up
 
 
 class _Written(NamedTuple):
@@ -92,10 +92,10 @@ class Collection:
         except BaseException:
             self._held.close()
             raise
-        self._queue: queue.Queue[_Asked | _Written | _Task | None] = queue.Queue()
+        self._queue: queue.SimpleQueue[_Asked | _Written | _Task | None] = queue.SimpleQueue()
         self._n_waiting = 0
         self._lock = threading.Lock()
-        self._running: dict[str, bytes] = {}
+        self._running: dict[str, Operation] = {}
         self._aside: threading.Thread | None = None
         self._looked = -1.0, 0
         self._writer = threading.Thread(target=self._work, name=f"writer of {self.name}", daemon=True)
@@ -125,7 +125,8 @@ class Collection:
         self._is_writing_snapshot = False
         gone: set[int] = set()
         for entry in self.store.entries(self.identities.seq):
-            outcome = self._do(entry)
+            outcome = self.identities.apply(entry.seq, entry.at, entry.operation)
+            self._follow(entry, outcome)
             gone |= outcome.gone
         self._flush()
         if gone:  # a crash came between the commit of a forget and the erasure
@@ -145,17 +146,16 @@ class Collection:
 
         A key that was used before gives the outcome it had then, for the same operation.
         """
-        digest = operation.digest() if key is not None else b""
         with self._lock:
             self._refuse_where_needed()
             if key is not None:
-                known = self._known(key, digest)
-                if known is not None:
-                    return known
-                self._running[key] = digest
+                if key in self._running:
+                    _hold_against(self._running[key].digest(), operation.digest(), key)
+                    raise _at_work(key)
+                self._running[key] = operation
             self._n_waiting += 1
         answered: Future[Outcome] = Future()
-        self._queue.put(_Asked(operation, key, digest, answered))
+        self._queue.put(_Asked(operation, key, answered))
         return answered
 
     def _refuse_where_needed(self) -> None:
@@ -173,10 +173,8 @@ class Collection:
             self._looked = now, shutil.disk_usage(self.folder).free
         return self._looked[1]
 
-    def _known(self, key: str, digest: bytes) -> Future[Outcome] | None:
-        if key in self._running:
-            _hold_against(self._running[key], digest, key)
-            raise ServiceError(409, f"A request under the key {key!r} is at work. Ask again in a moment.", retry=1)
+    def _known(self, key: str, digest: bytes) -> Outcome | None:
+        """What a key was answered before."""
         waiting = self._answers.get(key)
         stored = self.store.answered(key)
         if stored is None:
@@ -184,10 +182,8 @@ class Collection:
         _hold_against(stored.digest, digest, key)
         status, body = (waiting.status, waiting.body) if waiting is not None else (stored.status, stored.body)
         if status is None or body is None:
-            raise ServiceError(409, f"A request under the key {key!r} is at work. Ask again in a moment.", retry=1)
-        answered: Future[Outcome] = Future()
-        answered.set_result(Outcome(status, json.loads(body)))
-        return answered
+            raise _at_work(key)
+        return Outcome(status, json.loads(body))
 
     def do(self, operation: Operation, key: str | None = None) -> Outcome:
         """`ask`, and wait."""
@@ -209,7 +205,7 @@ class Collection:
     def _work(self) -> None:
         while True:
             try:
-                first = self._queue.get(timeout=_IDLE_SECONDS if self._followed else None)
+                first = self._queue.get(timeout=_IDLE_SECONDS if self._followed or self.store.is_behind else None)
             except queue.Empty:
                 self._flush_quietly()
                 continue
@@ -254,8 +250,9 @@ class Collection:
         if self.broken is not None:
             self._fail(group, ServiceError(503, f"The collection '{self.name}' stopped. Restart the server."))
             return
-        refused = [asked for asked in group if not self._is_attachable(asked)]
-        group = [asked for asked in group if asked not in refused]
+        group = [asked for asked in map(self._looked_at, group) if asked is not None]
+        if not group:
+            return
         first, now = self.identities.seq + 1, time.time()
         entries = [
             Entry(first + place, now, asked.operation, asked.key, asked.digest) for place, asked in enumerate(group)
@@ -269,7 +266,9 @@ class Collection:
         self.commits.append(time.perf_counter() - started)
         self._wrote_followed()
         try:
-            outcomes = [self._do(entry) for entry in entries]
+            outcomes = self.identities.apply_all([(entry.seq, entry.at, entry.operation) for entry in entries])
+            for entry, outcome in zip(entries, outcomes, strict=True):
+                self._follow(entry, outcome)
             gone = frozenset().union(*(outcome.gone for outcome in outcomes))
             if gone:
                 self._flush()
@@ -282,20 +281,26 @@ class Collection:
             self._answer(asked, outcome)
         self._ring()
 
-    def _is_attachable(self, asked: _Asked) -> bool:
-        """Whether an attachment is one of an id that there is; else it is refused, and not written."""
-        if asked.operation.kind not in (META, THUMBNAIL):
-            return True
+    def _looked_at(self, asked: _Asked) -> _Asked | None:
+        """A request as it is written; None where its key was answered before, or it is refused."""
+        operation, key = asked.operation, asked.key
         try:
-            asked.operation.fields["id"] = self.identities.alive(asked.operation.fields["id"])
+            if key is not None:
+                asked = asked._replace(digest=operation.digest())
+                known = self._known(key, asked.digest)
+                if known is not None:
+                    self._answer(asked, known)
+                    return None
+            if operation.kind in (META, THUMBNAIL):  # attached to an id that there is
+                fields = {**operation.fields, "id": self.identities.alive(operation.fields["id"])}
+                asked = asked._replace(operation=replace(operation, fields=fields))
         except ServiceError as error:
             self._fail([asked], error)
-            return False
-        return True
+            return None
+        return asked
 
-    def _do(self, entry: Entry) -> Outcome:
-        """Do what is in the log, and note what followed."""
-        outcome = self.identities.apply(entry.seq, entry.at, entry.operation)
+    def _follow(self, entry: Entry, outcome: Outcome) -> None:
+        """Note what followed from an operation."""
         followed = Followed(
             entry.seq,
             entry.key,
@@ -312,7 +317,6 @@ class Collection:
         self._n_operations += 1
         if entry.operation.kind == ADD and entry.operation.rows is not None:
             self._n_since += len(entry.operation.rows)
-        return outcome
 
     def _answer(self, asked: _Asked, outcome: Outcome) -> None:
         with self._lock:
@@ -342,6 +346,8 @@ class Collection:
         """What followed can be made again, so a disk that is full is no loss here."""
         with contextlib.suppress(ServiceError):
             self._flush()
+            while self._queue.empty() and self.store.drop_some():
+                pass
             self.store.checkpoint()
 
     def _wrote_followed(self) -> None:
@@ -389,7 +395,7 @@ class Collection:
             return
         with contextlib.suppress(ServiceError):
             self._flush()
-            self.store.keep_snapshot(written.snapshot)
+            self.store.keep_snapshot(written.snapshot, drops_log=False)
             self._drop_file(self.snapshot, written.snapshot)
             self.snapshot = written.snapshot
 
@@ -480,9 +486,10 @@ class Collection:
         self.between(lambda: self.store.keep_backup(path.name, self.identities.next_id))
         return path
 
-    def backups_holding(self, number: int) -> list[str]:
-        """Backups here that were made when an id was already given."""
-        return [file for file, _, next_id in self.store.backups() if next_id > number and self._is_there(file)]
+    def backups_holding(self, ids: Sequence[int]) -> list[str]:
+        """Backups here from when one of these ids, or one that they were split off from, was already given."""
+        oldest = min(self.store.origins(ids))
+        return [file for file, _, next_id in self.store.backups() if next_id > oldest and self._is_there(file)]
 
     def _is_there(self, file: str) -> bool:
         return (self.folder / BACKUPS / file).exists()
@@ -539,6 +546,10 @@ def _is_snapshot(name: str) -> bool:
 def _hold_against(known: bytes, digest: bytes, key: str) -> None:
     if known != digest:
         raise ServiceError(422, f"The key {key!r} was used for another request. Take a new key for a new request.")
+
+
+def _at_work(key: str) -> ServiceError:
+    return ServiceError(409, f"A request under the key {key!r} is at work. Ask again in a moment.", retry=1)
 
 
 def _nameless(event: Event) -> Event:

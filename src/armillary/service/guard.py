@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import logging
 import secrets
@@ -58,6 +59,8 @@ class Guard:
         if not settings.is_loopback and settings.host not in ("0.0.0.0", "::"):
             self._hosts.add(settings.host)
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        # requests are told apart in the log; nobody has to guess them, so chance is asked once
+        self._born, self._numbers = secrets.token_hex(4), itertools.count()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -65,7 +68,7 @@ class Guard:
             await self._inner(scope, receive, send)
             return
         watch = _Watch(send)
-        request = secrets.token_hex(8)
+        request = f"{self._born}{next(self._numbers):08x}"
         scope.setdefault("state", {})["request"] = request
         who = "-"
         try:
@@ -154,6 +157,8 @@ class Guard:
         seconds = time.perf_counter() - watch.started
         route = getattr(scope.get("route"), "path", "-")
         self._metrics.note(scope["method"], route, watch.status, seconds)
+        if not _log.isEnabledFor(logging.INFO):
+            return
         facts = {
             "request": request,
             "method": scope["method"],

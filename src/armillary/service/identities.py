@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from armillary.engines.links import Fate
 from armillary.exceptions import ArmillaryError
-from armillary.models.links.links import Links
+from armillary.models.links.links import Links, most_in_place
 from armillary.models.means.ddp_vmf_means import DDPvMFMeans
 from armillary.service.errors import ServiceError
 from armillary.service.operations import (
@@ -43,6 +43,7 @@ Int64Array = npt.NDArray[np.int64]
 _FATES = {Fate.BIRTH: "born", Fate.SPLIT: "split", Fate.MERGE: "merged", Fate.DEATH: "forgotten"}
 _MOST_FRAMES = 100_000  # the oldest are no longer remembered
 _MOST_UNDOABLE = 1_000
+_ENOUGH_HISTORY = 1_000_000  # no call that learns in place tells as much, so none of it is lost before it is read
 
 
 class Identities:
@@ -163,19 +164,66 @@ class Identities:
         gone = frozenset(story.gone)
         return Outcome(200, {**answer, "operation": seq}, tuple(story.events), tuple(members), gone)
 
+    def apply_all(self, asked: Sequence[tuple[int, float, Operation]]) -> list[Outcome]:
+        """`apply` one after the other; vectors that follow each other are learned in one call, with the same bits."""
+        outcomes: list[Outcome] = []
+        while len(outcomes) < len(asked):
+            left = asked[len(outcomes) :]
+            run = left[: self._n_joined(left)]
+            outcomes += self._added(run) if len(run) > 1 else [self.apply(*left[0])]
+        return outcomes
+
+    def _n_joined(self, asked: Sequence[tuple[int, float, Operation]]) -> int:
+        """How many of these, from the first on, add vectors that one call may learn without a copy of the model."""
+        if not self.is_links or not self.is_fitted or self.model.max_history < _ENOUGH_HISTORY:
+            return 0
+        first, most = asked[0][2].rows, most_in_place(self.model.n_features_in_)
+        for place, (_, _, operation) in enumerate(asked):
+            rows = operation.rows
+            if operation.kind != ADD or operation.fields or rows is None or first is None:
+                return place
+            most -= len(rows)
+            if most < 0 or rows.dtype != first.dtype or rows.shape[1] != self.model.n_features_in_:
+                return place
+        return len(asked)
+
+    def _added(self, asked: Sequence[tuple[int, float, Operation]]) -> list[Outcome]:
+        parts = [operation.rows for _, _, operation in asked if operation.rows is not None]
+        n_before = int(self.model.n_vectors_)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # as in `apply`
+                ids = self.model.partial_fit_predict(np.concatenate(parts)).tolist()
+        except ArmillaryError:  # nothing was learned: one by one, so that only whose row it is are refused
+            return [self.apply(*one) for one in asked]
+        nodes, outcomes, start = self.model.nodes_, [], 0
+        for (seq, at, _), rows in zip(asked, parts, strict=True):
+            stop = start + len(rows)
+            self.seq, story = seq, _Story(self, seq, at)
+            story.tell_since(n_before + start, n_before + stop)
+            self.next_event += len(story.events)
+            self._nodes = nodes[start:stop]
+            answer, members = self._noted(ids[start:stop], rows)
+            outcomes.append(Outcome(200, {**answer, "operation": seq}, tuple(story.events), tuple(members)))
+            start = stop
+        return outcomes
+
     def _add(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
         rows = operation.rows
         assert rows is not None
         if not self.is_learning:
             raise ServiceError(409, f"A collection of {type(self.model).__name__} learns nothing; use lookup.")
-        ids = self._learned(rows, operation.fields, story)
+        return self._noted(self._learned(rows, operation.fields, story).tolist(), rows)
+
+    def _noted(self, ids: list[int], rows: Rows) -> tuple[dict[str, Any], list[Member]]:
+        """What is answered to vectors that were learned, and those of them that are kept."""
         first = self.n_rows
         self.n_rows += len(rows)
         members = []
         if self.store_members and self.is_links:
             nodes = self._nodes
             members = [Member(first + row, int(nodes[row]), rows[row]) for row in range(len(rows)) if nodes[row] >= 0]
-        return {"ids": ids.tolist(), "first": first}, members
+        return {"ids": ids, "first": first}, members
 
     def _learned(self, rows: Rows, fields: dict[str, Any], story: _Story) -> Int64Array:
         if not self.is_links:
@@ -414,11 +462,14 @@ class _Story:
         place = self._identities.next_event + len(self.events)
         self.events.append(Event(place, self._at, kind, number, other, self.seq, name))
 
-    def tell_since(self, n_vectors: int) -> None:
-        """What the history of Links has of vectors after this number."""
+    def tell_since(self, n_vectors: int, last: int | None = None) -> None:
+        """What the history of Links has of vectors after this number, up to the last."""
         history = self._identities.model.history_
+        if not len(history) or history[-1, 0] <= n_vectors:
+            return
         first = int(np.searchsorted(history[:, 0], n_vectors, side="right"))
-        for _, fate, number, other in history[first:].tolist():
+        stop = None if last is None else int(np.searchsorted(history[:, 0], last, side="right"))
+        for _, fate, number, other in history[first:stop].tolist():
             self.tell(_FATES[Fate(fate)], number, other)
 
     def tell_step(self) -> None:

@@ -33,14 +33,21 @@ class Metrics:
         self.waiting = prometheus_client.Gauge(
             "armillary_waiting", "Requests that wait for the writer.", ["collection"], registry=self.registry
         )
-        self._tracer: Any = None
+        self._counters: dict[tuple[str, str, int], Any] = {}
+        self._timers: dict[str, Any] = {}
+        self._trace: Any = None
         with contextlib.suppress(ImportError):
-            self._tracer = importlib.import_module("opentelemetry.trace").get_tracer("armillary")
+            self._trace = importlib.import_module("opentelemetry.trace")
 
     def note(self, method: str, route: str, status: int, seconds: float) -> None:
         """One request."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        # `labels` looks at its words each time; methods, routes and statuses are few
+        counter = self._counters.get((method, route, status))
+        if counter is None:
+            counter = self._counters[method, route, status] = self._requests.labels(method, route, str(status))
+            self._timers[route] = self._seconds.labels(route)
+        counter.inc()
+        self._timers[route].observe(seconds)
 
     def page(self) -> bytes:
         """As Prometheus reads it."""
@@ -49,10 +56,10 @@ class Metrics:
     @contextlib.contextmanager
     def span(self, name: str) -> Iterator[None]:
         """A span around a request."""
-        if self._tracer is None:
-            yield
+        if self._trace is None or isinstance(self._trace.get_tracer_provider(), self._trace.ProxyTracerProvider):
+            yield  # nobody listens: spans that go nowhere would cost 30 us a request
             return
-        with self._tracer.start_as_current_span(f"armillary {name}"):
+        with self._trace.get_tracer("armillary").start_as_current_span(f"armillary {name}"):
             yield
 
 

@@ -17,6 +17,7 @@ ADD, NAME, MUST_LINK, CANNOT_LINK, MERGE, SPLIT, FORGET, UNDO = (
 )  # fmt: skip
 META, THUMBNAIL = "meta", "thumbnail"
 DTYPES = ("float16", "float32", "float64")
+_compact = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps would make an encoder for each call
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Operation:
     def text(self) -> str:
         """The fields, and the form of the rows, as JSON."""
         form = {} if self.rows is None else {"dtype": str(self.rows.dtype), "shape": list(self.rows.shape)}
-        return json.dumps({**self.fields, **({"rows": form} if form else {})}, separators=(",", ":"))
+        return _compact({**self.fields, **({"rows": form} if form else {})})
 
     @property
     def blob(self) -> bytes | None:

@@ -34,7 +34,7 @@ def serve(settings: Settings) -> None:
     try:
         if settings.no_auth:
             _log.warning("no tokens are asked for: whoever can reach this machine's loopback may write and erase")
-        asyncio.run(_serve(house, settings))
+        _serve(house, settings)
     finally:
         house.close()
 
@@ -51,7 +51,7 @@ def _refuse_without_tokens(settings: Settings) -> None:
         )
 
 
-async def _serve(house: House, settings: Settings) -> None:
+def _serve(house: House, settings: Settings) -> None:
     app: Any = make_app(house, settings)
     config = uvicorn.Config(
         app,
@@ -74,7 +74,7 @@ async def _serve(house: House, settings: Settings) -> None:
     scheme = "https" if settings.certfile else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     _log.info("listening", extra={"facts": {"url": f"{scheme}://{host}:{settings.port}", "data": str(house.data)}})
-    await server.serve()
+    server.run()  # in the loop that uvicorn prefers: with asyncio.run it would be the slower one of Python
     if not server.started:
         raise ParameterError(f"The service cannot listen on {host}:{settings.port}. Choose another --port.")
 

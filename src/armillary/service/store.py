@@ -47,6 +47,9 @@ _MIGRATIONS = {0: _TABLES}
 TABLES = ("facts", "operations", "answers", "events", "members", "meta", "thumbnails", "snapshots")
 _KEPT_SECONDS, _KEPT_KEYS = 7 * 86_400.0, 1_000_000
 _FULL = ("full", "disk i/o")
+_MOST_UNSAVED, _MANY_UNSAVED = 4 << 20, 64 << 20  # bytes of the write-ahead log
+_ROW_BYTES = 1024  # of an operation beside its vectors, with what followed
+_MOST_DROPPED = 256  # operations in one quiet commit
 
 
 class Entry(NamedTuple):
@@ -97,18 +100,64 @@ class Store:
             self._writing = unless_all_is_well.enter_context(contextlib.closing(_connected(path)))
             self._writing.execute("PRAGMA journal_mode = WAL")
             _migrate(self._writing, path)
+            self._writing.execute("PRAGMA wal_autocheckpoint = 0")
             self._reading = unless_all_is_well.enter_context(contextlib.closing(_connected(path)))
             self._reading.execute("PRAGMA query_only = ON")
             unless_all_is_well.pop_all()
         self._lock = threading.Lock()
+        self._bringing = threading.Lock()  # SQLite refuses a second checkpoint beside the first
+        self._aside: threading.Thread | None = None
+        self._n_unsaved = 0  # bytes in the write-ahead log, about
+        self._is_cut = self._cut()
+        (found,) = self._read("SELECT ifnull(max(seq), 0) FROM snapshots")
+        self._replaced = int(found[0])  # operations up to this one are in a snapshot
+        self._has_replaced = True
 
     def close(self) -> None:
         """Bring everything into the main file, and let go of it."""
+        if self._aside is not None:
+            self._aside.join()
         with self._lock:
             self._reading.close()
         with contextlib.suppress(sqlite3.Error):
             self._writing.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._writing.close()
+
+    # ------------------------------------------------------------------------------- the write-ahead log
+
+    def _cut(self) -> bool:
+        """Bring the write-ahead log into the main file and cut it to nothing; False where readers were in the way."""
+        with contextlib.suppress(sqlite3.Error), self._bringing, self._lock:
+            (is_busy, _, _) = self._writing.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return not is_busy
+        return False
+
+    def _bring_if_due(self, n_bytes: int) -> None:
+        """Every few megabytes a thread brings the log into the main file, so that no answer waits for that.
+
+        What is written meanwhile is left over, and SQLite begins the log anew only when nothing is: where that has not
+        come about for long, the rest is brought here.
+        """
+        self._n_unsaved += n_bytes
+        if self._n_unsaved < _MOST_UNSAVED or (self._aside is not None and self._aside.is_alive()):
+            return
+        if self._n_unsaved > _MANY_UNSAVED:
+            with contextlib.suppress(sqlite3.Error), self._bringing:
+                self._writing.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            self._n_unsaved = 0
+            return
+        self._aside = threading.Thread(target=self._bring_aside, name=f"checkpoint of {self.path.parent.name}")
+        self._aside.start()
+
+    def _bring_aside(self) -> None:
+        before = self._n_unsaved
+        with contextlib.suppress(sqlite3.Error), contextlib.closing(_connected(self.path)) as connection:
+            for _ in range(2):  # the second brings what came during the first
+                with self._bringing:
+                    (_, n_frames, n_brought) = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                if n_frames == n_brought:
+                    self._n_unsaved -= min(before, self._n_unsaved)
+                    return
 
     # --------------------------------------------------------------------------------------------- writing
 
@@ -128,11 +177,9 @@ class Store:
 
     def append(self, entries: Sequence[Entry], followed: Sequence[Followed]) -> None:
         """Write operations, and what followed from earlier ones, in one commit that is on disk when this returns."""
+        lines = [(one.seq, one.at, one.operation.kind, one.operation.text, one.operation.blob) for one in entries]
         with self._transaction() as connection:
-            connection.executemany(
-                "INSERT INTO operations VALUES (?, ?, ?, ?, ?)",
-                [(one.seq, one.at, one.operation.kind, one.operation.text, one.operation.blob) for one in entries],
-            )
+            connection.executemany("INSERT INTO operations VALUES (?, ?, ?, ?, ?)", lines)
             connection.executemany(
                 "INSERT OR REPLACE INTO answers (seq, key, digest, at) VALUES (?, ?, ?, ?)",
                 [(one.seq, one.key, one.digest, one.at) for one in entries if one.key is not None],
@@ -140,6 +187,9 @@ class Store:
             for one in entries:
                 _attach(connection, one.operation)
             _write_followed(connection, followed)
+            if self._has_replaced:
+                self._has_replaced = _dropped(connection, self._replaced, 2 * len(entries))
+        self._bring_if_due(sum(len(blob or b"") + _ROW_BYTES for *_, blob in lines))
 
     def follow(self, followed: Sequence[Followed]) -> None:
         """Write what followed from operations that are in the log already."""
@@ -147,16 +197,34 @@ class Store:
             with self._transaction() as connection:
                 _write_followed(connection, followed)
 
-    def keep_snapshot(self, snapshot: Snapshot, *, most_deleted: int = 1 << 62) -> None:
-        """Put a snapshot in place of the operations before it."""
+    def keep_snapshot(self, snapshot: Snapshot, *, drops_log: bool = True) -> None:
+        """Put a snapshot in place of the operations before it.
+
+        Without `drops_log` these go little by little, with the commits that follow: content that is overwritten is
+        written, and 50 MB of it in one commit would hold up all answers.
+        """
         with self._transaction() as connection:
             connection.execute("DELETE FROM snapshots")
             connection.execute(
                 "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)",
                 (snapshot.seq, time.time(), snapshot.file, snapshot.digest, json.dumps(snapshot.state)),
             )
-            connection.execute("DELETE FROM operations WHERE seq <= ? AND seq <= ?", (snapshot.seq, most_deleted))
+            if drops_log:
+                connection.execute("DELETE FROM operations WHERE seq <= ?", (snapshot.seq,))
             _drop_old_keys(connection)
+        self._replaced, self._has_replaced = snapshot.seq, not drops_log
+
+    def drop_some(self) -> bool:
+        """Drop some of the operations that a snapshot replaced; whether there may be more."""
+        if self._has_replaced:
+            with self._transaction() as connection:
+                self._has_replaced = _dropped(connection, self._replaced, _MOST_DROPPED)
+        return self._has_replaced
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is left for quiet moments."""
+        return self._has_replaced or not self._is_cut
 
     def erase(self, snapshot: Snapshot, ids: Iterable[int], nodes: Iterable[int]) -> None:
         """Replace the log by a snapshot, and take these ids out of everything else; nothing of them stays in the file.
@@ -172,8 +240,7 @@ class Store:
             connection.executemany("UPDATE events SET name = NULL WHERE other = ?", gone)
             connection.executemany("DELETE FROM members WHERE node = ?", [(node,) for node in nodes])
             _scrub_answers(connection, {number for (number,) in gone})
-        with contextlib.suppress(sqlite3.Error), self._lock:  # readers would keep the log from being cut
-            self._writing.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._is_cut = self._cut()
 
     def set_fact(self, name: str, value: Any) -> None:
         """Keep a fact of the collection."""
@@ -186,9 +253,13 @@ class Store:
             connection.execute("INSERT OR REPLACE INTO backups VALUES (?, ?, ?)", (file, time.time(), next_id))
 
     def checkpoint(self) -> None:
-        """Bring the write-ahead log into the main file."""
-        with contextlib.suppress(sqlite3.Error):
+        """Bring the write-ahead log into the main file; where it holds what was erased, cut it too."""
+        if not self._is_cut:
+            self._is_cut = self._cut()
+            return
+        with contextlib.suppress(sqlite3.Error), self._bringing:
             self._writing.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        self._n_unsaved = 0
 
     # --------------------------------------------------------------------------------------------- reading
 
@@ -247,6 +318,18 @@ class Store:
             *ids, *ids, most,
         )  # fmt: skip
         return [Event(*line) for line in reversed(found)]
+
+    def origins(self, ids: Sequence[int]) -> set[int]:
+        """Some ids, and all that they were split off from, however long ago."""
+        sources: dict[int, set[int]] = {}
+        for part, source in self._read("SELECT id, other FROM events WHERE kind = 'split'"):
+            sources.setdefault(part, set()).add(source)
+        found, left = set(ids), list(ids)
+        while left:
+            fresh = sources.get(left.pop(), set()) - found
+            found |= fresh
+            left += fresh
+        return found
 
     def last_event(self) -> int:
         """The number of the newest event written."""
@@ -379,6 +462,15 @@ def _write_followed(connection: sqlite3.Connection, followed: Sequence[Followed]
             for member in one.members
         ],
     )
+
+
+def _dropped(connection: sqlite3.Connection, last: int, most: int) -> bool:
+    """Drop the oldest operations up to a place; whether there may be more."""
+    done = connection.execute(
+        "DELETE FROM operations WHERE seq IN (SELECT seq FROM operations WHERE seq <= ? ORDER BY seq LIMIT ?)",
+        (last, most),
+    )
+    return done.rowcount == most
 
 
 def _drop_old_keys(connection: sqlite3.Connection) -> None:

@@ -30,6 +30,11 @@ _STRIDE = 128
 # Of two whole clusters that merge one weighs as much: sums of fewer vectors join strangers, those of more come too late
 # for persons seen seldom. Of 8, 16 and 40, and of looking at new clusters too, this kept accuracy on voices and faces.
 _EVIDENCE = 16.0
+# A lone vector waits for others of its kind for so many vectors for each cluster there is, less where one cluster leads
+# by more; it may miss a threshold by this, and some lead there must be: shares of 1 - T_c^2. Chosen on halves of faces.
+_WAIT, _LEAD, _LEAST_LEAD, _LONE_SLACK, _HOST = 10.0, 0.1, 0.05, 0.5, 8.0
+_FEW = 32  # clusters, and as many at least are counted: where there are few, one leads by chance
+_FIRST_LOOK, _MOST_LOOKED = 64, 256  # the vector from which on lone ones are looked at, and how many at a time
 
 
 # --------------------------------------------------------------------------------------------------------- scores
@@ -550,10 +555,17 @@ def _is_apart(one, other, corrections):
 @kernel
 def link_clusters(forest, i, j, is_pinned, corrections, log):
     """One cluster of two, by an edge between nodes of theirs; the older id stays."""
+    one, other = forest.nodes[i].id, forest.nodes[j].id
+    _link_as(forest, i, j, one if one < other else other, is_pinned, corrections, log)
+
+
+@kernel
+def _link_as(forest, i, j, kept, is_pinned, corrections, log):
+    """One cluster of two under the id of one of them."""
     apart, named, _ = corrections
-    kept, gone, inside = forest.nodes[i].id, forest.nodes[j].id, j
-    if gone < kept:
-        kept, gone, inside = gone, kept, i
+    gone, inside = forest.nodes[j].id, j
+    if gone == kept:
+        gone, inside = forest.nodes[i].id, i
     tree = forest.scratch[0]
     for t in range(_tree(forest, inside, tree)):
         forest.nodes[tree[t]].id = kept
@@ -720,6 +732,67 @@ def _merge_whole(forest, rule, i, weight, corrections, banned, log):
 
 
 @kernel
+def _lone(forest, corrections, out):
+    """Write the slots of single vectors that are clusters by themselves and have no name; return how many."""
+    n_found = 0
+    for j in range(forest.tally[_N_NODES]):
+        is_single = forest.nodes[j].parent < 0 and forest.nodes[j].child < 0 and forest.nodes[j].count <= 1.0
+        if is_single and not _is_among(forest.nodes[j].id, corrections.named):
+            out[n_found] = j
+            n_found += 1
+    return n_found
+
+
+@kernel
+def _two_nearest(row, norm, own, sums, ids):
+    """Of all clusters but its own, the nearest to a vector (tie: first), its cosine, and that of the next."""
+    best, top, second = -1, -np.inf, -np.inf
+    for b in range(sums.shape[0]):
+        if ids[b] != own:
+            cosine = _dot(row, sums[b]) / norm
+            if cosine > top:
+                best, top, second = b, cosine, top
+            elif cosine > second:
+                second = cosine
+    return best, top, second
+
+
+@kernel
+def _settle_lone(forest, rule, corrections, log):
+    """Give vectors that stayed alone to a cluster that leads; its id stays.
+
+    Every eighth of the stream, or 256 vectors, as many of them are looked at, in turn: it costs no more than learning.
+    """
+    now = forest.tally[_N_VECTORS]
+    step = 8
+    while step < _MOST_LOOKED and now >= 16 * step:
+        step *= 2
+    if now < _FIRST_LOOK or now % step or forest.tally[_N_CLUSTERS] < 3:
+        return
+    lone = forest.scratch[2]
+    n_lone = _lone(forest, corrections, lone)
+    if n_lone == 0:
+        return
+    sums, weights, ids = _whole_clusters(forest)
+    room = rule.spread / (1.0 + rule.spread)  # 1 - T_c^2
+    patience = _WAIT * (sums.shape[0] if sums.shape[0] > _FEW else _FEW)
+    for k in range(step if step < n_lone else n_lone):
+        j = lone[(now + k) % n_lone]
+        age = now - forest.nodes[j].last_seen
+        if age * (1.0 + 2.0 / (_LEAD * room)) < patience:  # whatever the lead
+            continue
+        best, top, second = _two_nearest(forest.sums[j], forest.nodes[j].norm, forest.nodes[j].id, sums, ids)
+        if weights[best] < _HOST or top - second < _LEAST_LEAD * room:
+            continue
+        threshold = _threshold(rule, forest.nodes[j].gain, _gain(rule, weights[best]))
+        if top < threshold - _LONE_SLACK * room or age * (1.0 + (top - second) / (_LEAD * room)) < patience:
+            continue
+        if not _is_apart(forest.nodes[j].id, ids[best], corrections):
+            partner, _ = best_pair(forest, rule, j, ids[best])
+            _link_as(forest, partner, j, ids[best], True, corrections, log)
+
+
+@kernel
 def _drop(forest, node):
     child = forest.nodes[node].child
     while child >= 0:
@@ -853,8 +926,8 @@ def learn(start, rows, rows32, weights, table, n_table, doubt, rule, forest, cor
     and the number of its node into `nodes` (b,).
     """
     for r in range(start, rows.shape[0]):
-        # what one vector can tell at most (two updates, a merge, a death of every cluster) must fit
-        if log.events.shape[0] - forest.tally[_N_EVENTS] < 5 * forest.tally[_N_NODES] + 8:
+        # what one vector can tell at most (two updates, merges, a death of every cluster) must fit
+        if log.events.shape[0] - forest.tally[_N_EVENTS] < 6 * forest.tally[_N_NODES] + 8:
             return r
         row = rows[r]
         weight = weights[r] if weights.shape[0] else 1.0
@@ -869,8 +942,10 @@ def learn(start, rows, rows32, weights, table, n_table, doubt, rule, forest, cor
         nearest, cosine = _nearest(forest, row, scores, doubt)
         if weight > 0.0:
             i = _place(forest, rule, row, weight, nearest, cosine, log)
-            if rule.merges_clusters == 2:
+            if rule.merges_clusters >= 2:
                 _merge_whole(forest, rule, i, weight, corrections, banned, log)
+                if rule.merges_clusters == 3:
+                    _settle_lone(forest, rule, corrections, log)
             elif rule.merges_clusters:
                 i = _merge_clusters(forest, rule, i, 2.0 * doubt, corrections, banned, log)
             ids[r], nodes[r] = forest.nodes[i].id, forest.nodes[i].number

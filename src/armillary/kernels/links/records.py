@@ -46,7 +46,7 @@ class LinkRule(NamedTuple):
     spread: float  # t
     max_nodes: int  # 0: as many as there are vectors
     max_idle: int  # vectors without it after which a cluster is forgotten; 0: never
-    merges_clusters: int  # 0: never; 1: by an edge between sub-clusters; 2: by whole clusters
+    merges_clusters: int  # 0: never; 1: by an edge between sub-clusters; 2: by whole clusters; 3: lone vectors too
     slack: float  # by how much whole clusters may miss their threshold
 
 

@@ -372,9 +372,14 @@ def _aligned(n_rows: int, n_columns: int) -> npt.NDArray[np.float32]:
     return values[start : start + n_rows * n_columns].reshape(n_rows, n_columns)
 
 
+def block_rows(n_features: int) -> int:
+    """How many rows of this width are learned in one call of the kernel."""
+    return max(1, min(_BLOCK_ROWS, _BLOCK_VALUES // n_features))
+
+
 def row_blocks(points: Points) -> list[tuple[int, int]]:
     """The ranges of rows that are learned in one call of the kernel, which nothing interrupts."""
-    n_rows = max(1, min(_BLOCK_ROWS, _BLOCK_VALUES // points.n_features))
+    n_rows = block_rows(points.n_features)
     return [(start, min(start + n_rows, points.n_rows)) for start in range(0, points.n_rows, n_rows)]
 
 
