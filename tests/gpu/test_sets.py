@@ -106,5 +106,5 @@ def test_a_fit_has_one_file_on_both(component, sampler, d, tmp_path):
 
 
 def test_what_stays_with_rows_in_memory_is_a_sentence():
-    with pytest.raises(InputError, match=r'in memory, since sampler="crp" draws'):
+    with pytest.raises(InputError, match=r"must be rows in memory, an array or a CSR matrix: what it does"):
         DirichletProcessMixture(sampler="crp", random_state=0, device="cuda").fit(grouped(3))
