@@ -94,7 +94,7 @@ GPU_VENV := .venv-gpu
 $(GPU_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(GPU_VENV)
 	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[cli]" \
-	  "torch==2.13.0+cpu" --extra-index-url https://download.pytorch.org/whl/cpu "triton==3.6.0" "numpy<2.4" pytest pyarrow
+	  "torch==2.13.0" --extra-index-url https://download.pytorch.org/whl/cpu "triton==3.6.0" "numpy<2.4" pytest pyarrow
 	@touch $@
 
 INTERPRET := TRITON_INTERPRET=1 $(GPU_VENV)/bin/python -m pytest -p no:randomly -W "ignore:Conversion of an array" \

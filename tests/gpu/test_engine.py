@@ -5,6 +5,7 @@ Cases are tiny: without a GPU Triton's interpreter runs them (`make test-gpu-int
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from tests.gpu.here import WHY_NOT, has_cuda, is_interpreted
 
 import armillary
@@ -232,9 +233,7 @@ def test_what_has_no_form_says_so():
     rows = unit(rng, 40, 5)
     with pytest.raises(InputError, match=r"rows of counts have no passes on a GPU yet"):
         armillary.MultinomialMixture(2, device="cuda").fit(np.abs(rows))
-    with pytest.raises(
-        InputError, match=r"sets of CSR rows that split and merge have no form on a GPU yet.*device='cpu'"
-    ):
+    with pytest.raises(InputError, match=r"sets of CSR rows that split and merge have no form on a GPU yet"):
         armillary.DirichletProcessMixture(component="vmf", device="cuda").fit(sp.csr_array(rows))
 
 
