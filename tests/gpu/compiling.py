@@ -31,6 +31,8 @@ DESCRIBED = {
         {"num_warps": 4, "num_stages": 1},
     ),
 }
+# All that launches take: others have failed to compile.
+_CSR_TILES = [(16, 16), (8, 32), (4, 64)]
 PLAIN = {
     "filter_pointers": (
         choose.filter_pointers,
@@ -141,18 +143,24 @@ PLAIN = {
         {"BLOCK": 128, "AHEAD": 4},
         {"enable_fp_fusion": False},
     ),
-    "csr_table": (
-        sparse.table,
-        [_F, _I, _L, _D, _D, _D, "i32", "i32"],
-        {"ROWS": 4, "CLUSTERS": 64, "AHEAD": 4},
-        {"enable_fp_fusion": False},
-    ),
-    "csr_best": (
-        sparse.best,
-        [_F, _I, _L, _D, _D, "*i8", _I, _D, "i32", "i32", "i32"],
-        {"HAS_RIVALS": True, "ROWS": 8, "CLUSTERS": 32, "AHEAD": 4},
-        {"enable_fp_fusion": False},
-    ),
+    **{
+        f"csr_table {rows} x {clusters}": (
+            sparse.table,
+            [_F, _I, _L, _D, _D, _D, "i32", "i32"],
+            {"ROWS": rows, "CLUSTERS": clusters, "AHEAD": 4},
+            {"enable_fp_fusion": False},
+        )
+        for rows, clusters in _CSR_TILES
+    },
+    **{
+        f"csr_best {rows} x {clusters}": (
+            sparse.best,
+            [_F, _I, _L, _D, _D, "*i8", _I, _D, "i32", "i32", "i32"],
+            {"HAS_RIVALS": True, "ROWS": rows, "CLUSTERS": clusters, "AHEAD": 4},
+            {"enable_fp_fusion": False},
+        )
+        for rows, clusters in _CSR_TILES
+    },
     "csr_add": (
         sparse.add,
         [_F, _I, _L, _D, _I, _L, _L, _D, "i32", "i32"],

@@ -10,17 +10,18 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None or is_interpreted(),
     reason="needs triton without TRITON_INTERPRET: make test-gpu-interpreter",
 )
+CSR_TILED = [f"csr_{name} {tile}" for name in ("table", "best") for tile in ("16 x 16", "8 x 32", "4 x 64")]
 NAMES_OF_HOPPER = ["filter_flat", "filter_resident"]
 NAMES = [
     "filter_pointers", "list_pairs", "score_pairs", "name_pairs", "settle", "record", "squares", "roots", "own_scores",
     "table", "best", "lane_scores", "narrow", "ends", "count", "deal", "add_sorted", "add_moved", "add_narrow",
     "softmax", "halve", "uniforms", "unit", "gaussian_table", "flat_table", "gaussian_odds", "sphere_table", "draw",
     "sides", "totals", "look", "tangent_pairs", "products",
-    "csr_squares", "csr_own_scores", "csr_table", "csr_best", "csr_add", "csr_move",
+    "csr_squares", "csr_own_scores", *CSR_TILED, "csr_add", "csr_move",
 ]  # fmt: skip
 EXACT = {
     "score_pairs", "squares", "own_scores", "table", "best", "narrow", "lane_scores", "unit", "csr_squares",
-    "csr_own_scores", "csr_table", "csr_best", "totals", "tangent_pairs", "products",
+    "csr_own_scores", *CSR_TILED, "totals", "tangent_pairs", "products",
 }  # fmt: skip
 # What is fused there is fused by name, as on the CPU.
 NAMED = {"gaussian_table", "flat_table", "gaussian_odds", "sphere_table", "draw", "sides", "look"}

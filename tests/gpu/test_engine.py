@@ -369,6 +369,7 @@ def test_answers_have_the_kind_of_array_that_rows_came_in():
 
 
 @pytest.mark.skipif(is_interpreted(), reason="needs a GPU")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_stream_that_is_current_is_used_and_memory_comes_back():
     torch = pytest.importorskip("torch")
     given = torch.randn((20_000, 64), device="cuda")

@@ -131,6 +131,7 @@ def test_what_has_no_form_in_blocks_says_so():
 
 
 @pytest.mark.skipif(is_interpreted(), reason="needs a GPU")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_copies_overlap_and_memory_comes_back(monkeypatch):
     torch = pytest.importorskip("torch")
     from armillary.engines import cuda_stream

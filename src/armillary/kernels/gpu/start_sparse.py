@@ -146,8 +146,11 @@ def product(rows: CsrRows, turned: torch.Tensor, offsets: torch.Tensor) -> torch
 
 
 def _tile(n_clusters: int) -> tuple[int, int]:
-    """Rows and clusters of a program: few rows, as each waits for the longest."""
-    n_together = min(_MOST_CLUSTERS, max(4, 1 << (n_clusters - 1).bit_length()))
+    """Rows and clusters of a program: few rows, as each waits for the longest.
+
+    One of (16, 16), (8, 32), (4, 64). Triton 3.6 fails to compile 32 and 64 rows of fewer clusters.
+    """
+    n_together = min(_MOST_CLUSTERS, max(16, 1 << (n_clusters - 1).bit_length()))
     return max(4, _TILE // n_together), n_together
 
 
