@@ -220,4 +220,7 @@ def store(record: Record) -> None:
     stored = json.loads(path.read_text()) if path.exists() else []
     kept = [entry for entry in stored if entry["seed"] != record.seed]
     kept.append({**record.summary(), "commit": _commit()})
-    path.write_text(json.dumps(sorted(kept, key=lambda entry: entry["seed"]), indent=2) + "\n")
+    text = json.dumps(sorted(kept, key=lambda entry: entry["seed"]), indent=2)
+    for folder in (Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix)):  # of this machine
+        text = text.replace(f"{folder}/", "")
+    path.write_text(text + "\n")
