@@ -93,16 +93,16 @@ test-gpu: $(VENV)/.installed-dev,gpu
 GPU_VENV := .venv-gpu
 $(GPU_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(GPU_VENV)
-	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[cli]" \
+	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --retries 0 --timeout 10 --editable ".[cli]" \
 	  "torch==2.13.0" --extra-index-url https://download.pytorch.org/whl/cpu "triton==3.6.0" "numpy<2.4" pytest pyarrow
 	@touch $@
 
 INTERPRET := TRITON_INTERPRET=1 $(GPU_VENV)/bin/python -m pytest -p no:randomly -W "ignore:Conversion of an array" \
   -W "ignore:overflow encountered"
 
-# About 400 MB to fetch the first time. What cannot be had in four minutes is left out, and the next target says so.
+# About 400 MB to fetch the first time. What cannot be had in five minutes is left out, and the next target says so.
 gpu-environment:
-	@timeout 240 $(MAKE) --silent $(GPU_VENV)/.installed >/dev/null 2>&1 || true
+	@timeout 300 $(MAKE) --silent $(GPU_VENV)/.installed >/dev/null 2>&1 || true
 
 # 13 s of CPU: every kernel once, and three steps of four models, held to NumPy.
 test-gpu-smoke:
