@@ -394,7 +394,7 @@ def test_a_full_log_interrupts_nothing(monkeypatch):
             rows, thresholds = STREAMS[kind](generator, 100), drawn_thresholds(generator, kind)
             wide = Links(*thresholds, **extras).fit(rows)
             with monkeypatch.context() as patch:
-                narrow = LinkLog(np.empty((5 * 10 + 8, 4), np.int64), np.empty((400, 2), np.int64))
+                narrow = LinkLog(np.empty((6 * 10 + 8, 4), np.int64), np.empty((400, 2), np.int64))
                 patch.setattr(_link_graph, "_log", lambda room, log=narrow: log)
                 graph = _link_graph.LinkGraph(rows.shape[1])
                 told = graph._learn_block(rows, None, wide._rule(), wide._corrections(), *np.empty((2, 100), np.int64))

@@ -361,8 +361,8 @@ def _forest(room: int, n_features: int) -> LinkForest:
 
 
 def _log(room: int) -> LinkLog:
-    # one vector can tell 5 n + 8 things at most; the rest saves returns from the kernel
-    return LinkLog(np.empty((6 * room + 64, 4), np.int64), np.empty((2 * room, 2), np.int64))
+    # one vector can tell 6 n + 8 things at most; the rest saves returns from the kernel
+    return LinkLog(np.empty((7 * room + 64, 4), np.int64), np.empty((2 * room, 2), np.int64))
 
 
 def _aligned(n_rows: int, n_columns: int) -> npt.NDArray[np.float32]:
