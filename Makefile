@@ -44,7 +44,7 @@ lint-files: $(VENV)/.installed-lint
 
 # Kernels are compiled by one process, beside the checks: each worker would compile most of them for itself. Lines are
 # not counted here: tracing takes time and decides nothing (3.11 has no monitoring). `make coverage` counts them. The
-# environment of Triton's interpreter comes beside both, for every kernel of the GPU on tiny cases at the end.
+# environment of Triton's interpreter comes beside both, for kernels of the GPU on tiny cases at the end.
 test: $(VENV)/.installed-dev
 	@$(MAKE) --no-print-directory -j3 --output-sync=target check warm gpu-environment
 	$(RUN) -m pytest -n auto --dist worksteal
@@ -104,7 +104,7 @@ INTERPRET := TRITON_INTERPRET=1 $(GPU_VENV)/bin/python -m pytest -p no:randomly 
 gpu-environment:
 	@timeout 300 $(MAKE) --silent $(GPU_VENV)/.installed >/dev/null 2>&1 || true
 
-# 13 s of CPU: every kernel once, and three steps of four models, held to NumPy.
+# 13 s of CPU: every kernel but those of sets once, and three steps of four models, held to NumPy.
 test-gpu-smoke:
 	@if [ -e $(GPU_VENV)/.installed ]; then \
 	  timeout 180 env $(INTERPRET) -q tests/gpu/test_smoke.py; \

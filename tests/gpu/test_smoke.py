@@ -1,4 +1,4 @@
-"""Every kernel of the GPU once, on tiny cases, held to the reference: what `make test` runs by Triton's interpreter.
+"""Kernels of the GPU once each, but those of sets, on tiny cases held to the reference: what `make test` runs.
 
 At most 64 rows of 64 columns and 32 clusters, three steps a model, but for the one filter of wider rows. The oracle is
 in NumPy, so that nothing is compiled.

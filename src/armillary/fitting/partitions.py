@@ -263,3 +263,15 @@ def _cell_sum(sizes: Sizes, loss: str) -> float:
     """sum g(n) over cells."""
     wide = sizes[sizes > 0].astype(np.float64)
     return float(wide @ (np.log(wide) if loss == "variation_of_information" else wide))
+
+
+def adjusted_rand_of_codes(first: npt.NDArray[np.int32], second: npt.NDArray[np.int32]) -> float:
+    """scikit-learn's `adjusted_rand_score` of two labellings from 0, without its checks, which take ten times this."""
+    n_rows, n_second = len(first), int(second.max()) + 1
+    pairs = np.bincount(first.astype(np.int64) * n_second + second)
+    together = int(pairs @ pairs) - n_rows  # pairs of rows, each counted from both ends
+    in_first, in_second = (int(sizes @ sizes) - n_rows for sizes in (np.bincount(first), np.bincount(second)))
+    most, expected = (in_first + in_second) * n_rows * (n_rows - 1), 2 * in_first * in_second
+    if most == expected:  # one cluster, or each row its own, in both
+        return 1.0
+    return (2 * together * n_rows * (n_rows - 1) - expected) / (most - expected)

@@ -6,13 +6,14 @@ One meaning each in `SphericalKMeans`, `DPvMFMeans`, `DDPvMFMeans` and `Links`, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NoReturn
 
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from armillary._typing import Float64Array, FloatArray, IntArray
 from armillary.engines.contract import Points
+from armillary.exceptions import InputError
 from armillary.models.estimator import UnitVectorEstimator
 from armillary.models.turns import learning_whole, reading
 from armillary.rules import AffineRule
@@ -81,6 +82,9 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     def _points_to_place(self, X: Any) -> Points:
         """The gate of `transform`."""
         return self._points(X, is_new=False)
+
+    def _refuse_to_score(self, why: str) -> NoReturn:
+        raise InputError(f"`score` of {self._who} must have clusters to measure from; {why}")
 
     @property
     def _n_features_out(self) -> int:

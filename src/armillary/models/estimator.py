@@ -59,6 +59,11 @@ def check_missing(missing: Any, who: str) -> bool:
     return check_choice(missing, "missing", who, ("raise", "flag"), hint=hint) == "flag"
 
 
+def flags_missing(missing: Any) -> bool:
+    """Whether a parameter that was not looked at says so: it may be an array, which has no one truth."""
+    return isinstance(missing, str) and missing == "flag"
+
+
 class UnitVectorEstimator(BaseEstimator):
     """Base of the models.
 
@@ -233,6 +238,5 @@ class UnitVectorEstimator(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        missing = vars(self).get("missing")
-        tags.input_tags.allow_nan = isinstance(missing, str) and missing == "flag"
+        tags.input_tags.allow_nan = flags_missing(vars(self).get("missing"))
         return tags

@@ -27,6 +27,7 @@ from armillary.engines.links import Fate
 from armillary.exceptions import ArchiveError, InputError
 from armillary.fitting.kept_draws import are_packed_draws
 from armillary.geometry import sphere
+from armillary.models.estimator import flags_missing
 from armillary.models.mixture import EMPTY
 from armillary.persistence.schema import MODELS, Array
 
@@ -116,16 +117,13 @@ def _numbers_of(name: str, low: int = 0) -> Rule:
     )
 
 
-def _has_gaps(facts: Facts) -> bool:
-    missing = facts.get("missing")
-    return isinstance(missing, str) and missing == "flag"
-
-
 def _labels_of(name: str) -> Rule:
     """Places in an array of clusters, and -1 in models that flag rows without a direction."""
     return Rule(
         f"whole numbers from 0 to below the length of `{name}`",
-        lambda value, facts: _lies_between(value, -1 if _has_gaps(facts) else 0, _count(facts, name) - 1),
+        lambda value, facts: _lies_between(
+            value, -1 if flags_missing(facts.get("missing")) else 0, _count(facts, name) - 1
+        ),
     )
 
 

@@ -26,6 +26,7 @@ from armillary.engines.select import open_passes
 from armillary.fitting.communities import best_communities, modularity
 from armillary.fitting.neighbours import Lists, NeighbourGraph, lists_within, nearest_rows, neighbour_graph
 from armillary.fitting.nulls import rows_without_clusters
+from armillary.fitting.partitions import adjusted_rand_of_codes
 from armillary.models.means.spherical_kmeans import Lloyd, Parameters, SphericalKMeans, State, score_rule
 from armillary.points import Points
 from armillary.sums.directional import DirectionalStatistics
@@ -337,12 +338,5 @@ class Comparison:
 
 
 def agreement(first: Labels, second: Labels) -> float:
-    """The adjusted Rand index of two labellings from 0, not below 0. Checks in scikit-learn's take ten times this."""
-    n_rows, n_second = len(first), int(second.max()) + 1
-    pairs = np.bincount(first.astype(np.int64) * n_second + second)
-    together = int(pairs @ pairs) - n_rows  # pairs of rows, each counted from both ends
-    in_first, in_second = (int(sizes @ sizes) - n_rows for sizes in (np.bincount(first), np.bincount(second)))
-    most, expected = (in_first + in_second) * n_rows * (n_rows - 1), 2 * in_first * in_second
-    if most == expected:  # one cluster, or each row its own, in both
-        return 1.0
-    return max(0.0, (2 * together * n_rows * (n_rows - 1) - expected) / (most - expected))
+    """The adjusted Rand index of two labellings, not below 0."""
+    return max(0.0, adjusted_rand_of_codes(first, second))

@@ -595,10 +595,7 @@ class DDPvMFMeans(Clusterer):
         points = self._points(X, sample_weight, is_new=False)
         known = self._state().known()
         if not len(known.ids):
-            raise InputError(
-                f"`score` of {self._who} must have clusters to measure from; this model remembers none. "
-                "Give partial_fit a step with rows first."
-            )
+            self._refuse_to_score("this model remembers none. Give partial_fit a step with rows first.")
         with self._passes(points) as passes:
             _, statistics = HardAssignment(passes).sweep(AffineRule.cosines(known.directions))
         return min(0.0, float(np.vecdot(statistics.resultants, known.directions).sum()) - points.total_weight)
