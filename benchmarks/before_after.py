@@ -59,11 +59,14 @@ def _documents() -> Any:
 
 def _gate(rows: Any) -> Call:
     try:
-        from armillary.engines.select import checked_points
+        from armillary.engines.select import checked_points as gate
     except ModuleNotFoundError:  # a tree from before there were engines
-        from armillary.models.estimator import checked_points
+        try:
+            from armillary.models._estimator import checked_points as gate
+        except ImportError:
+            from armillary.points import as_points as gate
 
-    return lambda: checked_points(rows, "SphericalKMeans")
+    return lambda: gate(rows, "SphericalKMeans")
 
 
 def _fit(name: str, rows: Any, **parameters: Any) -> Call:
@@ -315,12 +318,12 @@ def main() -> None:
                 f"[{line['low']:.3f}, {line['high']:.3f}]{mark}",
                 flush=True,
             )
+            record = {"limit": options.limit, "load": os.getloadavg()[0], "work": lines}
+            options.output.write_text(json.dumps({"machine": measure.machine(), **record}, indent=1) + "\n")
     finally:
         before.close()
         after.close()
     slower = [name for name, line in lines.items() if line["low"] > options.limit]
-    record = {"limit": options.limit, "load": os.getloadavg()[0], "work": lines}
-    options.output.write_text(json.dumps({"machine": measure.machine(), **record}, indent=1) + "\n")
     raise SystemExit(1 if slower else 0)
 
 
