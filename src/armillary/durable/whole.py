@@ -17,7 +17,7 @@ import contextlib
 import errno
 import os
 import secrets
-import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,9 +40,10 @@ def whole_file(path: str | os.PathLike[str], who: str = "save") -> Iterator[Bina
     """
     # through a symbolic link to its target, as open() would
     target = Path(os.path.realpath(check_path(path, who)))
-    if not target.parent.is_dir():
+    mode = _mode(target)
+    if mode is None and not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "No such directory", str(target.parent))
-    if target.exists() and not target.is_file():
+    if mode is not None and not stat.S_ISREG(mode):
         # moving a file over a device or a pipe would remove it
         raise ArchiveError(
             f"{who} writes a regular file; '{os.fsdecode(path)}' is a directory or a device. Give a file's path."
@@ -57,8 +58,9 @@ def whole_file(path: str | os.PathLike[str], who: str = "save") -> Iterator[Bina
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-            if target.exists():
-                shutil.copymode(target, temporary)
+            mode = _mode(target)
+            if mode is not None:
+                os.chmod(temporary, stat.S_IMODE(mode))
             if CAN_MOVE_OPEN_FILES:
                 os.replace(temporary, target)
         except BaseException:
@@ -67,6 +69,16 @@ def whole_file(path: str | os.PathLike[str], who: str = "save") -> Iterator[Bina
     if not CAN_MOVE_OPEN_FILES:
         _move_closed(temporary, target)
     sync_to_disk(target.parent)
+
+
+def _mode(target: Path) -> int | None:
+    """Kind and permissions of what is there; None where nothing is."""
+    try:
+        return os.stat(target).st_mode
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return None
+        raise
 
 
 def remove_leftovers(target: Path) -> None:

@@ -293,14 +293,13 @@ def _packed(header: dict[str, Json], tensors: dict[str, Array], beside: Mapping[
 
 def _unpacked(file: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     """Header and tensors of a file, equal to what was packed."""
-    begins_like_safetensors = _beginning(file)[8:] == b"{"
     try:
         with safetensors.safe_open(file, framework="numpy") as archive:
             # a large file from elsewhere is refused by its header, before its tensors are read
             header = _header((archive.metadata() or {}).get(_METADATA_KEY, ""), file)
             tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
-    except (safetensors.SafetensorError, TypeError) as error:  # TypeError: a dtype that NumPy lacks
-        if not begins_like_safetensors:
+    except (safetensors.SafetensorError, TypeError, OSError) as error:  # TypeError: a dtype that NumPy lacks
+        if _beginning(file)[8:] != b"{":
             raise ArchiveError(
                 f"load reads files that armillary.save wrote; '{file}' is not a safetensors file. Check the path."
             ) from error
@@ -368,4 +367,7 @@ def _name_of(dtype: np.dtype[Any]) -> str:
 
 def _text(header: dict[str, Json]) -> str:
     """One text for one header: sorted, ASCII, floats with all their digits."""
-    return json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(header)
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)  # json.dumps makes one each time

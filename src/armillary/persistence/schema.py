@@ -27,6 +27,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -56,7 +57,9 @@ _UNIT_OF_DATES = re.compile(r"([1-9]\d{0,8})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)")
 
 # Lists in lists of a parameter: no parameter has more than two.
 _DEEPEST = 32
+_DIGITS = {digit: int(digit) for digit in "123456789"}  # axes of a stated length
 _PLAIN = {name: np.dtype(name) for name in _TENSOR_DTYPES}
+_TENSORS = frozenset(_PLAIN.values()) | {dtype.newbyteorder() for dtype in _PLAIN.values()}  # in either byte order
 
 # The kind of an array of int64, float64, datetime64 or strings: whatever can be put in order of time.
 TIMES = "times"
@@ -465,10 +468,9 @@ def check_fields(
 
     `place` says where they were found: a file, or "this model". Without labels, `labels_` is not among them.
     """
-    lengths = {digit: int(digit) for digit in "123456789"}
-    parts = (MODELS[model].fields, values, "fitted attribute"), (MODELS[model].state, state, "part of the saved state")
-    for schema, given, what in parts:
-        fields = {field.name: field for field in schema}
+    lengths = dict(_DIGITS)
+    own, kept = _by_name(model)
+    for fields, given, what in ((own, values, "fitted attribute"), (kept, state, "part of the saved state")):
         for name in given:
             if name not in fields:
                 raise ArchiveError(f"`{name}` is no {what} of {model}; {place} has one. {way_out}")
@@ -479,12 +481,19 @@ def check_fields(
                 raise ArchiveError(f"A fitted {model} must have `{name}`; {place} has none. {way_out}")
 
 
+@cache
+def _by_name(model: str) -> tuple[dict[str, Field], dict[str, Field]]:
+    """Fitted attributes and the saved state of a model, by name."""
+    return {one.name: one for one in MODELS[model].fields}, {one.name: one for one in MODELS[model].state}
+
+
 def _check_field(model: str, field: Field, value: Any, lengths: dict[str, int], place: str, way_out: str) -> None:
     """Refuse a value of another kind or shape; axes that it is the first to have are noted in `lengths`."""
-    # a list is flat, or it is none of ours: NumPy would look for a shape in whatever it holds
-    shape = (len(value),) if isinstance(value, list) else getattr(value, "shape", ())
-    for axis, length in zip(field.shape, shape, strict=False):
-        lengths.setdefault(axis, length)
+    if field.shape:
+        # a list is flat, or it is none of ours: NumPy would look for a shape in whatever it holds
+        shape = (len(value),) if isinstance(value, list) else getattr(value, "shape", ())
+        for axis, length in zip(field.shape, shape, strict=False):
+            lengths.setdefault(axis, length)
     if not _is_plainly(value, field, lengths):
         rule, got = _rule(field, lengths), _described(value, is_times=field.kind == TIMES)
         if got != rule:
@@ -495,9 +504,13 @@ def _check_field(model: str, field: Field, value: Any, lengths: dict[str, int], 
 
 def _is_plainly(value: Any, field: Field, lengths: Mapping[str, int]) -> bool:
     """Whether a value is what a field must be, where that is seen at once: words for all would double a small load."""
-    if isinstance(value, np.ndarray):
-        return value.dtype == _PLAIN.get(field.kind) and value.shape == tuple(lengths.get(axis) for axis in field.shape)
-    return not field.shape and type(value).__name__ == field.kind
+    if not field.shape:
+        return type(value).__name__ == field.kind
+    return (
+        isinstance(value, np.ndarray)
+        and value.dtype == _PLAIN.get(field.kind)
+        and value.shape == tuple([lengths.get(axis) for axis in field.shape])
+    )
 
 
 def _rule(field: Field, lengths: Mapping[str, int]) -> str:
@@ -541,7 +554,7 @@ def to_json(value: Any, path: str, tensors: dict[str, Array]) -> Json:
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": [[key, item] for key, item in zip(value, _listed(value.values(), path, tensors), strict=True)]}
     # not a masked array: its mask would be lost without a word
-    if type(value) in (np.ndarray, np.memmap) and value.dtype.name in _TENSOR_DTYPES:
+    if type(value) in (np.ndarray, np.memmap) and value.dtype in _TENSORS:
         tensors[path] = value
         return {"tensor": path}
     if type(value) is np.ndarray and value.dtype.kind == "M" and value.dtype.isnative:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -73,20 +74,26 @@ def check_values(model: str, params: Facts, fields: Facts, state: Facts, place: 
     `place` says where they were found: a file, or "this model".
     """
     facts = {**params, **fields, **{f"{name}_": value for name, value in state.items()}}
-    rules = {**_EVERYWHERE, **_OWN.get(model, {})}
-    known = [(field, field.name) for field in MODELS[model].fields]
-    known += [(field, f"{field.name}_") for field in MODELS[model].state]
-    for field, name in known:
-        rule = rules.get(name) or _BY_KIND.get(field.kind)
-        if rule is None or name not in facts:
+    for field, name, rule in _rules(model):
+        if name not in facts:
             continue
         value = facts[name]
         if not rule.holds(value, facts):
             got = f"has {value!r}" if np.ndim(value) == 0 else "has other values there"
-            raise ArchiveError(f"`{field.name}` of {model} must be {rule.words}; {place} {got}. {way_out}")
+            raise ArchiveError(f"`{field}` of {model} must be {rule.words}; {place} {got}. {way_out}")
     for bond in _TOGETHER.get(model, ()):
         if not bond.holds(facts):
             raise ArchiveError(f"A fitted {model} must have {bond.words}; {place} does not. {way_out}")
+
+
+@cache
+def _rules(model: str) -> tuple[tuple[str, str, Rule], ...]:
+    """Of each field that has a rule: its name, its name among the facts, and the rule."""
+    rules = {**_EVERYWHERE, **_OWN.get(model, {})}
+    known = [(field, field.name) for field in MODELS[model].fields]
+    known += [(field, f"{field.name}_") for field in MODELS[model].state]
+    found = ((field.name, name, rules.get(name) or _BY_KIND.get(field.kind)) for field, name in known)
+    return tuple((field, name, rule) for field, name, rule in found if rule is not None)
 
 
 # --------------------------------------------------------------------------------------------------------- numbers
