@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from armillary import DDPvMFMeans, DirichletProcessMixture, DPvMFMeans, Links, SphericalKMeans, choose_model, open_rows
 from armillary.exceptions import InputError, RowError
 from armillary.points import as_points
-from armillary.sources import memory
+from armillary.sources import memory, shards, stored
 from armillary.sources.ahead import Ahead
 from armillary.sources.parquet_pages import PagedShard
 from armillary.sources.shards import PlainShard
@@ -61,6 +61,30 @@ def sentence(call, *arguments, kind=InputError, **options):
     with pytest.raises(kind) as caught:
         call(*arguments, **options)
     return str(caught.value)
+
+
+@pytest.mark.parametrize("form", ["npy", "parquet", "arrow"])
+def test_what_the_memory_has_no_room_for_is_forgotten_as_it_is_read(tmp_path, monkeypatch, form):
+    X, path, told = given(n=50_000), tmp_path / f"rows.{form}", []
+    if form == "npy":
+        np.save(path, X)
+    elif form == "arrow":
+        write_arrow(path, pa.table({"v": lists(X)}), rows=20_000)
+    else:
+        pq.write_table(pa.table({"v": lists(X)}), path, compression="none", use_dictionary=False)
+    monkeypatch.setattr(shards, "_FORGOTTEN_AT_ONCE", 1 << 16)
+    monkeypatch.setattr(shards, "_advise", lambda _, what, *where: told.append((what, *where)))
+    assert (open_rows(path)[:] == X).all()
+    assert not [one for one in told if one[0] == "DONTNEED"]  # what fits stays for the next pass
+    with monkeypatch.context() as patch:
+        patch.setattr(stored, "free_memory", lambda: X.nbytes - 1)
+        beyond = open_rows(path)
+    assert (beyond.read(0, len(X)) == X).all()
+    forgotten = [where for what, *where in told if what == "DONTNEED"]
+    assert sum(n for _, n in forgotten) >= X.nbytes
+    assert max(n for _, n in forgotten) <= 1 << 16
+    model = SphericalKMeans(3, random_state=0)
+    assert (model.fit(beyond).labels_ == model.fit(open_rows(path)).labels_).all()
 
 
 def check_reading(rows, X):

@@ -42,6 +42,8 @@ _COMPLAINTS = (
 )
 # one call of the system reads at most 2 GiB less a page
 _MOST_AT_ONCE = 1 << 30
+# Bytes between which the system is told to forget what it read: the same few pages are then used again and again.
+_FORGOTTEN_AT_ONCE = 1 << 22
 
 
 @contextmanager
@@ -88,6 +90,9 @@ class Shard(ABC):
     dtype: np.dtype[Any]  # as stored
     is_sparse = False
     first = 0  # the number of its first row in the file
+    # Rows of files that the memory has no room for: the system would keep what was read at others' cost, and have
+    # thrown it away before the next pass comes to it.
+    is_forgotten = False
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -138,10 +143,13 @@ class Shard(ABC):
     def fill(self, descriptor: int, offset: int, out: npt.NDArray[Any]) -> None:
         """The bytes from `offset` on into an array that lies in one piece."""
         left = memoryview(out.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+        at_once = _FORGOTTEN_AT_ONCE if self.is_forgotten else _MOST_AT_ONCE
         while len(left):
-            n_read = _pread_into(descriptor, left[:_MOST_AT_ONCE], offset)
+            n_read = _pread_into(descriptor, left[:at_once], offset)
             if n_read == 0:
                 raise self.changed(f"it ends before byte {offset + len(left):,}, where its rows end")
+            if self.is_forgotten:
+                _advise(descriptor, "DONTNEED", offset, n_read)
             left, offset = left[n_read:], offset + n_read
 
 
@@ -211,7 +219,7 @@ class _PlainReader(Reader):
         assert out is not None
         shard = self._shard
         with shard.opened() as descriptor:
-            _read_on(descriptor)
+            _advise(descriptor, "SEQUENTIAL")  # the system then reads further ahead
             shard.fill(descriptor, shard.offset + start * shard.n_features * shard.dtype.itemsize, out)
         return out
 
@@ -243,7 +251,7 @@ class _ColumnMajorReader(Reader):
         return out
 
 
-def _read_on(descriptor: int) -> None:
-    """Tell the system that what follows will be wanted next: it then reads further ahead."""
+def _advise(descriptor: int, what: str, offset: int = 0, n_bytes: int = 0) -> None:
+    """Tell the system how bytes of a file, all by default, will be read, where it listens."""
     if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        os.posix_fadvise(descriptor, offset, n_bytes, getattr(os, f"POSIX_FADV_{what}"))

@@ -59,6 +59,9 @@ class StoredRows:
         self.is_sparse = self.shards[0].is_sparse
         self.weights = weights
         self.ndim = 2
+        if self.nbytes > free_memory():
+            for shard in self.shards:
+                shard.is_forgotten = True
         self._direct = Sequential(self)
         self._lock = threading.Lock()
         self._is_closed = False
