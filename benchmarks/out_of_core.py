@@ -3,7 +3,7 @@
 For 100,000,000 x 128 float16 (25.6 GB) and K = 100 and 1,000: seconds of `SphericalKMeans.predict(rows, out=path)`
 beside those of reading the file once and those of the bare products (float32, one BLAS thread for each core, rows in
 memory), all in this run and with a cold cache, and the peak of anonymous memory. Then .npy, Parquet (uncompressed, no
-dictionary), Arrow and a HuggingFace folder with the same rows, one at a time.
+dictionary), Arrow and a HuggingFace folder with the same rows, one at a time and in turn, the median of five rounds.
 
 python -m benchmarks.out_of_core --folder /some/disk [--rows 100000000] [--format-rows 10000000] [--clusters 100 1000]
 """
@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -216,6 +217,7 @@ def main() -> None:
     parser.add_argument("--folder", help="where files are written, and removed afterwards; a temporary one by default")
     parser.add_argument("--rows", type=int, default=100_000_000)
     parser.add_argument("--format-rows", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=5, help="of all formats, of which the median is taken")
     parser.add_argument("--clusters", type=int, nargs="*", default=[100, 1000])
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--store", help="a JSON file for the results")
@@ -267,18 +269,19 @@ def run(home: Path, asked: argparse.Namespace) -> dict[str, Any]:
             "rows.arrow": write_arrow,
             "dataset": write_saved_dataset,
         }
-        n_clusters = min(asked.clusters)
+        n_clusters, times = min(asked.clusters), {name: list[float]() for name in forms}
         for name, write in forms.items():
-            path = home / name
-            write(path, asked.format_rows)
-            found = in_a_process(path, n_clusters, asked.threads)
-            results["formats"].append({"format": name, "rows": asked.format_rows, "K": n_clusters, **found})
-            print(
-                f"{name}: {asked.format_rows:,} rows, K = {n_clusters}: {found['seconds']:.2f} s, peak "
-                f"{found['peak_bytes'] / 2**20:.0f} MiB",
-                flush=True,
-            )
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            write(home / name, asked.format_rows)
+        for _ in range(asked.rounds):  # in turn: what the system does with its memory differs from minute to minute
+            for name, seconds in times.items():
+                read_once(home / name)  # pages that a host has to find first are found for every format
+                found = in_a_process(home / name, n_clusters, asked.threads)
+                seconds.append(found["seconds"])
+        for name, seconds in times.items():
+            line = {"format": name, "rows": asked.format_rows, "K": n_clusters, "seconds": median(seconds)}
+            results["formats"].append({**line, "all_seconds": seconds})
+            told = " ".join(f"{one:.2f}" for one in seconds)
+            print(f"{name}: {asked.format_rows:,} rows, K = {n_clusters}: {median(seconds):.2f} s ({told})", flush=True)
         slowest, quickest = (pick(one["seconds"] for one in results["formats"]) for pick in (max, min))
         print(f"formats within {slowest / quickest:.2f} of each other")
     return results

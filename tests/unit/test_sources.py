@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from armillary import DDPvMFMeans, DirichletProcessMixture, DPvMFMeans, Links, SphericalKMeans, choose_model, open_rows
 from armillary.exceptions import InputError, RowError
 from armillary.points import as_points
-from armillary.sources import memory, shards, stored
+from armillary.sources import memory, shards, stored, tables
 from armillary.sources.ahead import Ahead
 from armillary.sources.parquet_pages import PagedShard
 from armillary.sources.shards import PlainShard
@@ -63,6 +63,35 @@ def sentence(call, *arguments, kind=InputError, **options):
     return str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["fixed", "list", "large"])
+def test_small_batches_are_read_together_and_looked_at_one_by_one(tmp_path, monkeypatch, kind):
+    X, path, together = given(), tmp_path / "rows.arrow", []
+    write_arrow(path, pa.table({"v": lists(X, kind)}), is_stream=True, rows=100)
+    read, scatter = open_rows(path), shards.Shard.scatter
+    assert isinstance(read.shards[0], PiecedShard)
+    monkeypatch.setattr(shards.Shard, "scatter", lambda *given: together.append(1) or scatter(*given))
+    for start, stop in ((0, N), (1, N - 1), (50, 260), (100, 300), (99, 100)):
+        assert (read.read(start, stop) == X[start:stop]).all()
+    assert together
+    monkeypatch.setattr(
+        shards.Shard, "scatter", lambda *_: False
+    )  # as where the system reads less, or has no such call
+    assert (read.read(0, N) == X).all()
+
+
+def test_a_batch_among_others_whose_lists_are_of_other_lengths(tmp_path):
+    X, path = given("f4"), tmp_path / "rows.arrow"
+    offsets = np.arange(101) * D
+    offsets[7] += 1  # row 6 has one number more, row 7 one less
+    odd = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(X[100:200].ravel()))
+    table = pa.table({"v": pa.chunked_array([lists(X[:100], "list"), odd, lists(X[200:], "list")])})
+    with pa.ipc.new_stream(str(path), table.schema) as writer:
+        for batch in table.to_batches():
+            writer.write_batch(batch)
+    said = sentence(lambda: open_rows(path).read(0, N))
+    assert f"row 106 (counted from 0 in this file) has {D + 1}" in said
+
+
 @pytest.mark.parametrize("form", ["npy", "parquet", "arrow"])
 def test_what_the_memory_has_no_room_for_is_forgotten_as_it_is_read(tmp_path, monkeypatch, form):
     X, path, told = given(n=50_000), tmp_path / f"rows.{form}", []
@@ -73,6 +102,7 @@ def test_what_the_memory_has_no_room_for_is_forgotten_as_it_is_read(tmp_path, mo
     else:
         pq.write_table(pa.table({"v": lists(X)}), path, compression="none", use_dictionary=False)
     monkeypatch.setattr(shards, "_FORGOTTEN_AT_ONCE", 1 << 16)
+    monkeypatch.setattr(tables, "_BYTES_TOGETHER", 1 << 16)
     monkeypatch.setattr(shards, "_advise", lambda _, what, *where: told.append((what, *where)))
     assert (open_rows(path)[:] == X).all()
     assert not [one for one in told if one[0] == "DONTNEED"]  # what fits stays for the next pass

@@ -152,6 +152,14 @@ class Shard(ABC):
                 _advise(descriptor, "DONTNEED", offset, n_read)
             left, offset = left[n_read:], offset + n_read
 
+    def scatter(self, descriptor: int, offset: int, segments: list[npt.NDArray[np.uint8]], n_bytes: int) -> bool:
+        """The bytes from `offset` on into several arrays in one reading; False where they did not come so."""
+        if not hasattr(os, "preadv") or os.preadv(descriptor, segments, offset) != n_bytes:  # type: ignore[arg-type]
+            return False
+        if self.is_forgotten:
+            _advise(descriptor, "DONTNEED", offset, n_bytes)
+        return True
+
 
 def _pread_into(descriptor: int, buffer: memoryview, offset: int) -> int:
     if hasattr(os, "preadv"):

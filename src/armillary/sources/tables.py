@@ -27,6 +27,10 @@ from armillary.sources.shards import Reader, Shard, damaged, reading
 _VALUES_AT_ONCE = 1 << 21
 # Bytes of a column of a Parquet file that are fetched at a time.
 _PARQUET_BUFFER = 1 << 20
+# Small record batches that are read together: how many, of how many bytes in all, and how far apart at most.
+_MOST_TOGETHER = 256
+_BYTES_TOGETHER = 1 << 23
+_NEAR = 1 << 16
 _ARROW_FILE = b"ARROW1"
 _ARROW_FILE_START = 8  # an Arrow file is these bytes, a stream, and a table of contents
 
@@ -113,6 +117,11 @@ class _Piece:
     n_values: int
     offsets_at: int | None  # byte of the first offset; None where all lists have one length by their type
 
+    @property
+    def begins_at(self) -> int:
+        """Byte of the first thing that must be read."""
+        return self.values_at if self.offsets_at is None else self.offsets_at
+
 
 class PiecedShard(Shard):
     """Lists of numbers that lie in several pieces of one file."""
@@ -132,6 +141,7 @@ class PiecedShard(Shard):
 class _PiecedReader(Reader):
     def __init__(self, shard: PiecedShard) -> None:
         self._shard = shard
+        self._even: npt.NDArray[Any] = np.zeros(0, np.int64)
 
     def read(self, start: int, stop: int, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
         assert out is not None
@@ -139,15 +149,68 @@ class _PiecedReader(Reader):
         number = bisect_right(shard.starts, start) - 1
         with shard.opened() as descriptor:
             while done < stop:
-                piece, base = shard.pieces[number], shard.starts[number]
-                last = min(stop, base + piece.n_rows)
+                base = shard.starts[number]
+                many = self._together(number, stop) if done == base else 0
+                if many > 1 and self._fill_many(descriptor, number, many, out[done - start :]):
+                    number += many
+                    done = shard.starts[number]
+                    continue
+                last = min(stop, base + shard.pieces[number].n_rows)
                 if last > done:
-                    first_value = self._first_value(descriptor, piece, base, done, last)
-                    where = piece.values_at + first_value * shard.dtype.itemsize
-                    shard.fill(descriptor, where, out[done - start : last - start])
+                    self._fill_some(descriptor, number, done, last, out[done - start : last - start])
                     done = last
                 number += 1
         return out
+
+    def _fill_some(self, descriptor: int, number: int, start: int, stop: int, out: npt.NDArray[Any]) -> None:
+        """Rows of one piece."""
+        shard, piece = self._shard, self._shard.pieces[number]
+        first_value = self._first_value(descriptor, piece, shard.starts[number], start, stop)
+        shard.fill(descriptor, piece.values_at + first_value * shard.dtype.itemsize, out)
+
+    def _together(self, number: int, stop: int) -> int:
+        """How many whole pieces from one on lie close to each other: batches of a thousand rows are common."""
+        shard, count = self._shard, 0
+        first = end = shard.pieces[number].begins_at
+        for piece in shard.pieces[number : number + _MOST_TOGETHER]:
+            n_values = piece.n_rows * shard.n_features
+            if shard.starts[number + count + 1] > stop or n_values > piece.n_values:
+                break
+            n_bytes = 0 if piece.offsets_at is None else (piece.n_rows + 1) * shard.offset_dtype.itemsize
+            if not end <= piece.begins_at <= piece.values_at - n_bytes <= piece.values_at <= end + _NEAR:
+                break
+            end = piece.values_at + n_values * shard.dtype.itemsize
+            if end > first + _BYTES_TOGETHER:
+                break
+            count += 1
+        return count
+
+    def _fill_many(self, descriptor: int, number: int, count: int, out: npt.NDArray[Any]) -> bool:
+        """Whole pieces in one reading, what lies between them aside; False where they are not what they seem."""
+        shard, done, segments, between = self._shard, 0, list[Any](), list[npt.NDArray[np.uint8]]()
+        pieces = shard.pieces[number : number + count]
+        first = end = pieces[0].begins_at
+        for piece in pieces:
+            between.append(np.empty(piece.values_at - end, np.uint8))
+            values = out[done : done + piece.n_rows].reshape(-1).view(np.uint8)
+            segments += [between[-1], values]
+            done, end = done + piece.n_rows, piece.values_at + values.size
+        if not shard.scatter(descriptor, first, segments, end - first):
+            return False
+        for piece, gap in zip(pieces, between, strict=True):
+            if piece.offsets_at is not None:
+                skipped = len(gap) - (piece.values_at - piece.offsets_at)
+                n_bytes = (piece.n_rows + 1) * shard.offset_dtype.itemsize
+                offsets = gap[skipped : skipped + n_bytes].view(shard.offset_dtype)
+                if not np.array_equal(offsets, self._even_offsets(piece.n_rows)):
+                    return False
+        return True
+
+    def _even_offsets(self, n_rows: int) -> npt.NDArray[Any]:
+        """Those of lists that begin with the first number and have one length."""
+        if len(self._even) <= n_rows:
+            self._even = np.arange(n_rows + 1, dtype=np.int64) * self._shard.n_features
+        return self._even[: n_rows + 1]
 
     def _first_value(self, descriptor: int, piece: _Piece, base: int, start: int, stop: int) -> int:
         """The number of the first value of a row, once all lists are seen to be as long as they should."""
