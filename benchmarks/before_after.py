@@ -157,8 +157,8 @@ def _depth() -> Call:
     return lambda: [segmenter.step(frame) for frame in frames]
 
 
-def _sweeps(component: str) -> Call:
-    rows = _normals()[:20_000]
+def _sweeps(component: str, n_features: int = 3) -> Call:
+    rows = _normals()[:20_000] if n_features == 3 else _embeddings(10_000, n_features, 10)
     settings = {"component": component, "n_burn_in": 4, "n_draws": 4, "random_state": 0}
     return _fit("DirichletProcessMixture", rows, **settings)
 
@@ -196,6 +196,9 @@ WORK: dict[str, Callable[[], Call]] = {
     ),
     "DP mixture, 8 sweeps of 20k x 3": lambda: _sweeps("tangent_gaussian"),
     "DP mixture vMF, 8 sweeps of 20k x 3": lambda: _sweeps("vmf"),
+    "DP mixture, 8 sweeps of 10k x 20": lambda: _sweeps("tangent_gaussian", 20),
+    "DP mixture, 8 sweeps of 10k x 50": lambda: _sweeps("tangent_gaussian", 50),
+    "DP mixture Gaussian, 8 sweeps of 10k x 32": lambda: _sweeps("gaussian", 32),
     "Links learn_one": lambda: _links("learn_one"),
     "Links predict_one": lambda: _links("predict_one"),
     "Links predict 2k x 256": lambda: _links("predict"),

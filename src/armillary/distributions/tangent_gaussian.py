@@ -21,6 +21,7 @@ import numpy as np
 from armillary._typing import Float64Array
 from armillary.exceptions import InputError
 from armillary.geometry import sphere
+from armillary.sums import whole
 
 # Below this sine a row is its base point or the antipode, to all the digits that a log map has.
 LEAST_SINE = 1e-7
@@ -100,7 +101,7 @@ def sum_bounds(n_features: int) -> Float64Array:
     return np.array([np.pi, np.pi**2, log_stretch, bend, sway])
 
 
-def from_limbs(limbs: Float64Array, bases: Float64Array) -> RowSums:
+def from_limbs(limbs: Float64Array, bases: Float64Array, *, with_scatter: bool = True) -> RowSums:
     """Sums (G, 2, D + D D + 4) in two limbs (sums/whole.py) at G base points (G, D), made one number each.
 
     D of vectors, D D of squares, of which the upper half is summed; then log stretch, squared angles of antipodes,
@@ -109,8 +110,10 @@ def from_limbs(limbs: Float64Array, bases: Float64Array) -> RowSums:
     n_features = bases.shape[1]
     sums = limbs[:, 0] + limbs[:, 1]
     vector, squares, others = np.split(sums, [n_features, n_features + n_features**2], axis=1)
-    upper = np.triu(squares.reshape(-1, n_features, n_features))
-    scatter = upper + np.swapaxes(np.triu(upper, 1), -1, -2)
+    if not with_scatter:
+        nothing = np.broadcast_to(0.0, (len(sums), n_features, n_features))
+        return RowSums(vector, nothing, others[:, 0], others[:, 2], others[:, 3])
+    scatter = whole.mirrored(squares.reshape(-1, n_features, n_features))
     if others[:, 1].any():
         scatter += others[:, 1, None, None] * _round(bases)
     return RowSums(vector, scatter, others[:, 0], others[:, 2], others[:, 3])

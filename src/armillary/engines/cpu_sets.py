@@ -221,7 +221,7 @@ class CpuSets:
 
     def _tangent_sums(self, bases: Float64Array, with_scatter: bool, with_curvature: bool) -> RowSums:
         limbs = self.tangent_limbs(bases, with_scatter=with_scatter, with_curvature=with_curvature)
-        return tangent_gaussian.from_limbs(limbs, bases)
+        return tangent_gaussian.from_limbs(limbs, bases, with_scatter=with_scatter)
 
     def tangent_limbs(self, bases: Float64Array, *, with_scatter: bool, with_curvature: bool) -> Float64Array:
         """What `tangent_gaussian.from_limbs` makes the sums of: these add up over parts of the rows."""

@@ -133,7 +133,7 @@ class PartedSets:
             return self._last_sums[1]
         wanted = {"with_scatter": with_scatter, "with_curvature": with_curvature}
         limbs = np.sum(self.run(lambda _, part: part.tangent_limbs(bases, **wanted)), axis=0)
-        found = tangent_gaussian.from_limbs(limbs, bases)
+        found = tangent_gaussian.from_limbs(limbs, bases, with_scatter=with_scatter)
         if is_kept:
             self._last_sums = bases.copy(), found
         return found

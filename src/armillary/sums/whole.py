@@ -31,10 +31,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import cache
 from itertools import chain
 from typing import overload
 
 import numpy as np
+import numpy.typing as npt
 
 from armillary._typing import Float64Array
 from armillary.exceptions import InputError
@@ -129,8 +131,17 @@ def products(vectors: Float64Array) -> Float64Array:
 def from_products(limbs: Float64Array) -> Float64Array:
     """Sums of products (..., D, D) from limbs (..., 2, 3, D, D), of which the upper halves count; each rounded once."""
     sums = limbs[..., 0, :, :, :] + limbs[..., 1, :, :, :]
-    upper = np.triu(sums[..., 0, :, :] + (sums[..., 1, :, :] + sums[..., 2, :, :]))
-    return np.asarray(upper + np.swapaxes(np.triu(upper, 1), -1, -2))
+    return mirrored(sums[..., 0, :, :] + (sums[..., 1, :, :] + sums[..., 2, :, :]))
+
+
+def mirrored(squares: Float64Array) -> Float64Array:
+    """Matrices (..., D, D) whose lower halves are the upper ones."""
+    return np.where(_is_upper(squares.shape[-1]), squares, np.swapaxes(squares, -1, -2))
+
+
+@cache
+def _is_upper(n_features: int) -> npt.NDArray[np.bool_]:
+    return np.triu(np.ones((n_features, n_features), dtype=np.bool_))
 
 
 def limbs_of(values: Float64Array, rounders: tuple[float, float]) -> Float64Array:

@@ -18,6 +18,8 @@ from numba.core import cgutils, config, types
 from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
+from armillary.sums.whole import ROUNDER
+
 # Lines of sums are padded to whole vectors of this many float64.
 _LINE_UNIT = 4
 # Non-zeros between a fetch of a matrix row into the cache and its use: from memory it takes as long as 30 of them.
@@ -184,16 +186,17 @@ def whole_product(_context, one, two, n_rows, first, second):
     """The two limbs of sum one[i] two[i], i < n_rows, each product rounded by `first`, what that leaves by `second`.
 
     Both arrays are float64 and C-contiguous. Up to a multiple of `SUM_LANES` they are read, and must hold zeros in one
-    and numbers in the other. The sums of lanes are whole (sums/whole.py), so their order does not matter. Only for
-    kernels without flags, as `add_to_line`.
+    and numbers in the other. The sums of lanes are whole (sums/whole.py), so their order does not matter: they are
+    added as bits, which other units of a processor do beside the additions of floats. Only for kernels without flags,
+    as `add_to_line`.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vector = ir.VectorType(_DOUBLE, SUM_LANES)
         count = context.cast(builder, arguments[2], signature.args[2], types.intp)
         n_steps = builder.udiv(builder.add(count, count.type(SUM_LANES - 1)), count.type(SUM_LANES))
         magics = [spread_out(builder, value, SUM_LANES) for value in arguments[3:]]
-        limbs = [cgutils.alloca_once_value(builder, ir.Constant(vector, [0.0] * SUM_LANES)) for _ in magics]
+        quanta = ir.VectorType(_INT64, SUM_LANES)
+        limbs = [cgutils.alloca_once_value(builder, ir.Constant(quanta, [0] * SUM_LANES)) for _ in magics]
         with cgutils.for_range(builder, n_steps) as loop:
             place = builder.mul(loop.index, count.type(SUM_LANES))
             factors = [
@@ -202,16 +205,18 @@ def whole_product(_context, one, two, n_rows, first, second):
             ]
             left = builder.fmul(*factors)
             for limb, magic in zip(limbs, magics, strict=True):
-                part = builder.fsub(builder.fadd(left, magic), magic)
-                builder.store(builder.fadd(builder.load(limb), part), limb)
-                left = builder.fsub(left, part)
+                lifted = builder.fadd(left, magic)
+                builder.store(builder.add(builder.load(limb), builder.bitcast(lifted, quanta)), limb)
+                left = builder.fsub(left, builder.fsub(lifted, magic))
         totals = []
-        for limb in limbs:
+        for limb, magic in zip(limbs, arguments[3:], strict=True):
             lanes = builder.load(limb)
             total = builder.extract_element(lanes, _INT32(0))
             for lane in range(1, SUM_LANES):
-                total = builder.fadd(total, builder.extract_element(lanes, _INT32(lane)))
-            totals.append(total)
+                total = builder.add(total, builder.extract_element(lanes, _INT32(lane)))
+            lifts = builder.mul(builder.mul(n_steps, n_steps.type(SUM_LANES)), builder.bitcast(magic, _INT64))
+            unit = builder.fdiv(magic, _DOUBLE(ROUNDER))
+            totals.append(builder.fmul(builder.sitofp(builder.sub(total, lifts), _DOUBLE), unit))
         return context.make_tuple(builder, signature.return_type, totals)
 
     return types.UniTuple(types.float64, 2)(one, two, n_rows, types.float64, types.float64), generate

@@ -75,6 +75,8 @@ class _Greedy:
         self._log_alpha = math.log(alpha)
         self._evidences = component.central_evidence(clusters.sets())
         self._summaries = Summaries(component, *component.summary(clusters.sets()))
+        # (K, K): of a pair the same, whichever is asked for its partners
+        self._weights = np.array([self._summaries.weights(cluster) for cluster in range(len(clusters))])
         # by the first row of each cluster, which stays its own while it lasts
         self._gains: dict[frozenset[int], float] = {}
 
@@ -82,8 +84,10 @@ class _Greedy:
         n_merges = 0
         while len(self._clusters) > 1:
             pairs = self._near_pairs()
-            self._look_at([pair for pair in pairs if self._key(pair) not in self._gains])
-            gains = [self._gains[self._key(pair)] for pair in pairs]
+            rows = [self._clusters.first_row(cluster) for cluster in range(len(self._clusters))]
+            keys = [frozenset((rows[first], rows[second])) for first, second in pairs]
+            self._look_at([pair for pair, key in zip(pairs, keys, strict=True) if key not in self._gains])
+            gains = [self._gains[key] for key in keys]
             best = int(np.argmax(gains))
             if not gains[best] > 0.0:
                 break
@@ -92,11 +96,11 @@ class _Greedy:
         return n_merges
 
     def _near_pairs(self) -> list[tuple[int, int]]:
-        pairs = set()
-        for k in range(len(self._clusters)):
-            nearest = np.argsort(-self._summaries.weights(k), kind="stable")[:_N_NEIGHBOURS]
-            pairs |= {(min(k, int(j)), max(k, int(j))) for j in nearest if j != k}
-        return sorted(pairs)
+        n_clusters = len(self._weights)
+        nearest = np.argsort(-self._weights, axis=1, kind="stable")[:, :_N_NEIGHBOURS]
+        own = np.arange(n_clusters)[:, None]
+        codes = (np.minimum(own, nearest) * n_clusters + np.maximum(own, nearest))[nearest != own]
+        return [divmod(code, n_clusters) for code in np.unique(codes).tolist()]
 
     def _look_at(self, pairs: list[tuple[int, int]]) -> None:
         """Find how much the log posterior of the hard partition rises by each merge."""
@@ -127,3 +131,7 @@ class _Greedy:
         self._evidences = merged(self._evidences, first, second, self._component.central_evidence(whole))
         summary = Summaries(self._component, *self._component.summary(whole))
         self._summaries = self._summaries.merged(first, second, summary)
+        own = self._summaries.weights(first)
+        across = merged(self._weights.T, first, second, np.zeros((1, len(self._weights))))
+        self._weights = merged(across.T, first, second, own[None])
+        self._weights[:, first] = own
