@@ -207,30 +207,36 @@ def bytes_of(model, folder):
     return (folder / "model").read_bytes()
 
 
-@pytest.mark.parametrize("sampler", ["split_merge", "subclusters", "finite"])
-@pytest.mark.parametrize("component", ["tangent_gaussian", "gaussian", "vmf"])
-def test_a_fit_has_one_file_from_memory_map_shards_and_two_processes(component, sampler, tmp_path):
+@pytest.fixture(scope="module")
+def forms(tmp_path_factory):
+    """The same rows in memory, in a map, in shards and at two processes, which are started once for all fits."""
+    folder = tmp_path_factory.mktemp("forms")
     rows, _, _ = make_tangent_gaussian_mixture(4200, 6, 4, spread=0.15, min_angle=0.7, random_state=2)
     assert len(lane_plan(*rows.shape)) == 2  # a part for each process
-    np.save(tmp_path / "rows.npy", rows)
-    (tmp_path / "shards").mkdir()
+    np.save(folder / "rows.npy", rows)
+    (folder / "shards").mkdir()
     for number, part in enumerate(np.split(rows, [700, 2333])):
-        np.save(tmp_path / "shards" / f"{number}.npy", part)
-    files = {}
-    with open_rows(tmp_path / "rows.npy", n_workers=2) as dealt:
-        forms = [
+        np.save(folder / "shards" / f"{number}.npy", part)
+    with open_rows(folder / "rows.npy", n_workers=2) as dealt:
+        yield [
             ("memory", rows, 1),
             ("threads", rows, 3),
-            ("map", np.load(tmp_path / "rows.npy", mmap_mode="r"), 2),
-            ("shards", open_rows(tmp_path / "shards"), 2),
+            ("map", np.load(folder / "rows.npy", mmap_mode="r"), 2),
+            ("shards", open_rows(folder / "shards"), 2),
             ("workers", dealt, 1),
         ]
-        for name, form, n_threads in forms:
-            model = DirichletProcessMixture(component, sampler=sampler, n_threads=n_threads, **BRIEF).fit(form)
-            files[name] = bytes_of(model, tmp_path)
-            if name in ("shards", "workers"):
-                model.resume(form, n_draws=1)
-                files[f"{name}, resumed"] = bytes_of(model, tmp_path)
+
+
+@pytest.mark.parametrize("sampler", ["split_merge", "subclusters", "finite"])
+@pytest.mark.parametrize("component", ["tangent_gaussian", "gaussian", "vmf"])
+def test_a_fit_has_one_file_from_memory_map_shards_and_two_processes(component, sampler, forms, tmp_path):
+    files = {}
+    for name, form, n_threads in forms:
+        model = DirichletProcessMixture(component, sampler=sampler, n_threads=n_threads, **BRIEF).fit(form)
+        files[name] = bytes_of(model, tmp_path)
+        if name in ("shards", "workers"):
+            model.resume(form, n_draws=1)
+            files[f"{name}, resumed"] = bytes_of(model, tmp_path)
     resumed = {name: files.pop(name) for name in list(files) if "resumed" in name}
     for one, other in (*combinations(files, 2), *combinations(resumed, 2)):
         assert {**files, **resumed}[one] == {**files, **resumed}[other], (one, other)

@@ -19,9 +19,9 @@ DIMENSIONS = (2, 3, 5, 10, 20, 35, 50)
 N_ROWS = (30, 60, 120, 300, 1000, 3000)
 # Beyond this length of the noise, 37 degrees from the direction, clusters overlap with what lies between them.
 MOST_NOISE = 0.75
-# A chain draws partitions, and does not climb to the best: one with an odd row or two on their own is as good as any.
-CHANCE = 3.0
+ROUNDING = 1e-6
 QUICK = [
+    (2, 30, 0.15),
     (2, 60, 0.1),
     (3, 120, 0.05),
     (5, 60, 0.15),
@@ -60,7 +60,7 @@ def is_found(dimension, n_each, noise, seed):
     if model.n_clusters_ == 3 and adjusted_rand_score(truth, model.labels_) > 0.99:
         return True
     case = f"D={dimension}, {n_each} rows each, noise {noise}, seed {seed}: {model.n_clusters_} clusters"
-    assert log_posterior(model, rows, model.labels_) >= log_posterior(model, rows, truth) - CHANCE, case
+    assert log_posterior(model, rows, model.labels_) >= log_posterior(model, rows, truth) - ROUNDING, case
     return False
 
 
@@ -75,9 +75,10 @@ def test_three_directions_are_found(dimension, n_each, noise):
     assert is_found(dimension, n_each, noise, 7)
 
 
-@pytest.mark.xfail(reason="one odd row of the circle is on its own: 4 clusters, 2.2 nats below the three")
-def test_thirty_wide_rows_on_the_circle():
-    assert is_found(2, 30, 0.15, 7)
+@pytest.mark.parametrize("number", [85, 114, 130, 133, 165])
+def test_an_odd_row_on_its_own_in_every_draw(number):
+    # the draws agreed on four clusters, 0.1 to 3.1 nats below the three
+    assert is_found(*drawn_case(number))
 
 
 def drawn_case(number):

@@ -4,6 +4,8 @@ Clusters     those of the draw with the least mean loss to all draws, each with 
 Rows         each in its most probable cluster: in a draw a row between two clusters is in one of them by chance
 Tiny ones    a posterior makes and removes clusters of a few rows all the time, and every draw has some. The small
              clusters are left out one after the other, the smallest first, where that lowers the mean loss to all draws
+             or raises the posterior of the partition: draws that are few may all have one more row on its own than is
+             most probable
 """
 
 from __future__ import annotations
@@ -19,9 +21,12 @@ from armillary.engines.contract import Passes
 from armillary.fitting.dirichlet_process import best_clusters, clusters_of, score_rule
 from armillary.fitting.kept_draws import KeptDraws
 from armillary.fitting.partitions import Codes, best_draw, expected_loss, label_counts, without_gaps
+from armillary.models.dirichlet_process._chains import log_crp
 
-# Clusters with fewer rows than this share of the mean count may be left out; at most so many are tried.
+# Clusters with fewer rows than this share of the mean count, or than so many, may be left out; at most so many are
+# tried.
 _SMALL = 0.1
+_FEW_ROWS = 6
 _MOST_TRIED = 20
 
 
@@ -49,13 +54,17 @@ def point_estimate(passes: Passes, component: Component, draws: KeptDraws, alpha
         labels = best_clusters(passes, score_rule(component, some, np.log(shares)))
         return labels, expected_loss(labels, draws, loss)
 
+    def log_posterior(labels: Codes) -> float:
+        found = clusters_of(passes, labels)
+        return log_crp(found.counts, alpha) + float(component.central_evidence(found.sets()).sum())
+
     kept = np.arange(len(counts))
     labels, least = labelled(kept)
-    small = [k for k in np.argsort(counts, kind="stable") if counts[k] < _SMALL * counts.mean()]
-    for cluster in small[:_MOST_TRIED]:
+    small = [k for k in np.argsort(counts, kind="stable") if counts[k] < max(_SMALL * counts.mean(), _FEW_ROWS)]
+    for cluster in small[: min(_MOST_TRIED, len(counts) - 1)]:
         fewer = kept[kept != cluster]
         without, mean_loss = labelled(fewer)
-        if mean_loss <= least:
+        if mean_loss <= least or log_posterior(without) > log_posterior(labels):
             kept, labels, least = fewer, without, mean_loss
     # a cluster that is nowhere the most probable one makes no difference
     kept = kept[label_counts(labels, len(kept)) > 0]

@@ -167,7 +167,7 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
     labels_ : array of shape (n,), int32
         The most probable cluster of each row, as `predict` has it, among those of the draw with the least expected
         loss. In the draw itself a row between two clusters is in one of them by chance; small clusters, of which every
-        draw has some, are left out where that lowers the loss.
+        draw has some, are left out where that lowers the loss or raises the posterior of the partition.
     n_clusters_ : int
         The clusters that have rows in `labels_`.
     weights_ : array of shape (K,)
