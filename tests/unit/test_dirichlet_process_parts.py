@@ -198,11 +198,12 @@ def test_greedy_merges_repair_too_many_seeds():
 
 
 def lonely_draws(share_alone):
-    """Two clear clusters and five outliers, each of which is alone in a share of ten draws."""
+    """Two clear clusters and five outliers far from each other, each of which is alone in a share of ten draws."""
     rng = np.random.default_rng(8)
     truth = np.repeat([0, 1], 60)
     rows = np.eye(3)[truth] + 0.05 * rng.standard_normal((120, 3))
-    rows[:5] += 0.5 * np.array([0.0, 0.0, 1.0])
+    turns = np.pi * np.linspace(0.5, 1.5, 5)
+    rows[:5] = np.stack([np.full(5, np.cos(0.9)), *(np.sin(0.9) * np.array([np.cos(turns), np.sin(turns)]))], axis=1)
     kept = KeptDraws(120)
     for number in range(10):
         draw = truth.astype(np.int32)
