@@ -9,10 +9,10 @@ from armillary import load, save
 
 
 def test_changed_files_are_refused_or_can_be_used():
-    outcomes = clean_run("archives", seed=0, trials=500)
-    assert outcomes["refused: damaged"] > 200
-    assert outcomes["refused: signed"] > 100
-    assert outcomes["a model"] > 25
+    outcomes = clean_run("archives", seed=0, trials=250)
+    assert outcomes["refused: damaged"] > 100
+    assert outcomes["refused: signed"] > 50
+    assert outcomes["a model"] > 12
 
 
 @pytest.mark.parametrize("name", MAKERS)
