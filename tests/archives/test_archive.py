@@ -529,6 +529,17 @@ def changed(model, path, change):
     return path
 
 
+def test_what_the_system_cannot_read_is_not_called_damaged(path, monkeypatch):
+    path.write_bytes(b"whatever")
+
+    def fails(*_, **__):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(archive.safetensors, "safe_open", fails)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        load(path)
+
+
 @pytest.mark.parametrize("data", [b"", b"short", b"a text of some length, {but} no tensors", pickle.dumps([1] * 99)])
 def test_not_a_safetensors_file(data, path):
     path.write_bytes(data)

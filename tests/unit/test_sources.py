@@ -79,6 +79,17 @@ def test_small_batches_are_read_together_and_looked_at_one_by_one(tmp_path, monk
     assert (read.read(0, N) == X).all()
 
 
+def test_batches_that_lie_otherwise_are_read_together_once(tmp_path, monkeypatch):
+    X, path, together = given(), tmp_path / "rows.arrow", []
+    write_arrow(path, pa.table({"v": lists(X, "list")}), is_stream=True, rows=100)
+    scatter = shards.Shard.scatter
+    monkeypatch.setattr(shards.Shard, "scatter", lambda *given: together.append(1) or scatter(*given))
+    # as where a writer cut its lists out of longer ones, and their offsets do not begin at 0
+    monkeypatch.setattr(tables._PiecedReader, "_even_offsets", lambda *_: np.zeros(1))
+    assert (open_rows(path).read(0, N) == X).all()
+    assert len(together) == 1
+
+
 def test_a_batch_among_others_whose_lists_are_of_other_lengths(tmp_path):
     X, path = given("f4"), tmp_path / "rows.arrow"
     offsets = np.arange(101) * D

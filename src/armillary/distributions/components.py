@@ -65,7 +65,7 @@ class Component(Protocol):
         """The evidence (G,) of sets with given pivots."""
 
     def central_evidence(self, sets: Sets) -> Float64Array:
-        """The evidence (G,) at the centre of the proposal: a function of the set alone, for starts only."""
+        """The evidence (G,) at the centre of the proposal: a function of the set alone, for starts and answers."""
 
     def log_joint(self, pivots: Pivots, sets: Sets) -> Float64Array:
         """log p(pivot) + log m(rows | pivot), (G,)."""

@@ -298,7 +298,10 @@ def _unpacked(file: Path) -> tuple[dict[str, Any], dict[str, Array]]:
             # a large file from elsewhere is refused by its header, before its tensors are read
             header = _header((archive.metadata() or {}).get(_METADATA_KEY, ""), file)
             tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
-    except (safetensors.SafetensorError, TypeError, OSError) as error:  # TypeError: a dtype that NumPy lacks
+    except OSError:
+        _beginning(file)  # says which file
+        raise
+    except (safetensors.SafetensorError, TypeError) as error:  # TypeError: a dtype that NumPy lacks
         if _beginning(file)[8:] != b"{":
             raise ArchiveError(
                 f"load reads files that armillary.save wrote; '{file}' is not a safetensors file. Check the path."

@@ -144,6 +144,7 @@ class _PiecedReader(Reader):
     def __init__(self, shard: PiecedShard) -> None:
         self._shard = shard
         self._even: npt.NDArray[Any] = np.zeros(0, np.int64)
+        self._are_even = True  # until a batch is found whose lists lie otherwise: reading it twice would not pay
 
     def read(self, start: int, stop: int, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
         assert out is not None
@@ -152,11 +153,13 @@ class _PiecedReader(Reader):
         with shard.opened() as descriptor:
             while done < stop:
                 base = shard.starts[number]
-                many = self._together(number, stop) if done == base else 0
-                if many > 1 and self._fill_many(descriptor, number, many, out[done - start :]):
-                    number += many
-                    done = shard.starts[number]
-                    continue
+                many = self._together(number, stop) if self._are_even and done == base else 0
+                if many > 1:
+                    self._are_even = self._fill_many(descriptor, number, many, out[done - start :])
+                    if self._are_even:
+                        number += many
+                        done = shard.starts[number]
+                        continue
                 last = min(stop, base + shard.pieces[number].n_rows)
                 if last > done:
                     self._fill_some(descriptor, number, done, last, out[done - start : last - start])

@@ -61,11 +61,13 @@ def point_estimate(passes: Passes, component: Component, draws: KeptDraws, alpha
     kept = np.arange(len(counts))
     labels, least = labelled(kept)
     small = [k for k in np.argsort(counts, kind="stable") if counts[k] < max(_SMALL * counts.mean(), _FEW_ROWS)]
+    highest = log_posterior(labels) if small else 0.0
     for cluster in small[: min(_MOST_TRIED, len(counts) - 1)]:
         fewer = kept[kept != cluster]
         without, mean_loss = labelled(fewer)
-        if mean_loss <= least or log_posterior(without) > log_posterior(labels):
-            kept, labels, least = fewer, without, mean_loss
+        height = log_posterior(without)
+        if mean_loss <= least or height > highest:
+            kept, labels, least, highest = fewer, without, mean_loss, height
     # a cluster that is nowhere the most probable one makes no difference
     kept = kept[label_counts(labels, len(kept)) > 0]
     return Estimate(without_gaps(labels), *_some_of(laws, weights, kept), draw, least)
