@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
+INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: demo examples dist release-check container-check lint-files test coverage warm check bench fuzz fuzz-service test-slow test-versions test-browser test-gpu test-gpu-interpreter test-gpu-smoke gpu-environment clean
 

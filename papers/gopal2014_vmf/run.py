@@ -180,10 +180,10 @@ def run(size: str, folder: Path | None, part: str, output: Path) -> dict[str, An
     """All sets of a size: every part, or one."""
     if folder is None:
         runs = Runs(2, 1, 1, 1, trees=1, lasts=(3,), starts=1, ways=1)
-        sets: Sets = {"4 topics": (documents.drawn(200, 300, 4, seed=1), runs)}
+        sets: Sets = {"4 topics": (documents.drawn(160, 200, 4, seed=1), runs)}
     else:
         sets = {name: (documents.load(folder, name), runs) for name, runs in SIZES[size].items()}
-    shapes = hierarchies.SHAPES if size == "full" else hierarchies.SHAPES[:1]
+    shapes = {"full": hierarchies.SHAPES, "quick": hierarchies.SHAPES[:1], "toy": ((2, 2),)}[size]
     n_topics = N_TOPICS if folder else 4
 
     def grow(found: documents.Documents, runs: Runs) -> dict[str, Any]:

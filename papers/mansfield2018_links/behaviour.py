@@ -73,20 +73,20 @@ def drawn(dimension: int, seed: int) -> streams.Stream:
     return streams.Stream(rows.astype(np.float32), persons, np.arange(len(persons)))
 
 
-def complement(dimension: int, seed: int) -> dict[str, float]:
+def complement(dimension: int, seed: int, n_orders: int) -> dict[str, float]:
     """Both tuned on one draw and tested on the next."""
     tuning, test = drawn(dimension, 2 * seed), drawn(dimension, 2 * seed + 1)
-    orders = [tuning.order(one) for one in methods.TUNING_ORDERS]
+    orders = [tuning.order(one) for one in methods.TUNING_ORDERS[:n_orders]]
     made, _ = methods.links_methods(tuning, orders)
     made[methods.LEADER] = methods.one_pass(tuning, orders)
     answers = {name: made[name].answer(test.rows, test.n_persons)[0] for name in (methods.LINKS, methods.LEADER)}
     return {name: matched_accuracy_score(test.persons, ids) for name, ids in answers.items()}
 
 
-def growth(dimension: int, seed: int) -> dict[str, float]:
+def growth(dimension: int, seed: int, n_orders: int) -> dict[str, float]:
     """Sub-clusters of made persons after n and 2 n vectors, at cheap settings."""
     stream = drawn(dimension, seed)
-    orders = [stream.order(one) for one in methods.TUNING_ORDERS]
+    orders = [stream.order(one) for one in methods.TUNING_ORDERS[:n_orders]]
     chosen = methods.links_methods(stream, orders)[0][methods.FAST].settings["thresholds"]
     half = len(stream.rows) // 2
     return {
@@ -113,15 +113,15 @@ def budget(stream: streams.Stream) -> list[dict[str, float]]:
 
 
 def cases(
-    folder: Path | None, stored: dict[str, Any], n_runs: int, *, has_budget: bool = True
+    folder: Path | None, stored: dict[str, Any], n_runs: int, n_orders: int, *, has_budget: bool = True
 ) -> dict[str, Callable[[], Any]]:
     """All of them by name; `stored` are the sets of the results, whose settings are taken."""
     found: dict[str, Callable[[], Any]] = {}
     for dimension in (LOW, HIGH):
         for run in range(n_runs):
-            found[f"complement in {dimension}, run {run}"] = partial(complement, dimension, run)
+            found[f"complement in {dimension}, run {run}"] = partial(complement, dimension, run, n_orders)
     for run in range(n_runs):
-        found[f"growth in {HIGH}, run {run}"] = partial(growth, HIGH, run)
+        found[f"growth in {HIGH}, run {run}"] = partial(growth, HIGH, run, n_orders)
     for name, entry in stored.items():
         if folder is None:
             continue

@@ -38,7 +38,8 @@ HERE = Path(__file__).parent
 TEST_ORDERS = (10, 11, 12)
 N_CHECKPOINTS = 12
 PARTS = ("similarities", "behaviour")  # besides the sets
-SIZES = {"full": (10, 200), "toy": (1, 5)}  # runs, and trials of a run, of what is made
+# runs, trials of a run, and orders to tune on, of what is made
+SIZES = {"full": (10, 200, len(methods.TUNING_ORDERS)), "toy": (1, 5, 1)}
 
 
 def measure(ids: np.ndarray, persons: np.ndarray, seconds: float) -> dict[str, Any]:
@@ -96,11 +97,11 @@ def run_sets(names: list[str], folder: Path | None, peers: Any) -> dict[str, Any
 
 def run_part(part: str, size: str, folder: Path | None, sets: dict[str, Any]) -> dict[str, Any]:
     """What is made, and what is measured on recorded vectors without peers; a run that was cut short goes on."""
-    n_runs, n_trials = SIZES[size]
+    n_runs, n_trials, n_orders = SIZES[size]
     if part == "similarities":
         cases = similarities.cases(folder, n_runs, n_trials)
         return similarities.collected(resumed(cases, cases_of(HERE, size, part), part))
-    cases = behaviour.cases(folder, sets, n_runs)
+    cases = behaviour.cases(folder, sets, n_runs, n_orders)
     return behaviour.collected(resumed(cases, cases_of(HERE, size, part), part))
 
 

@@ -245,7 +245,6 @@ def write(results: dict[str, Any], output: Path) -> None:
     """What is known so far."""
     (output / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (output / "claims.md").write_text(page.page(results))
-    draw_curves(results, output)
 
 
 def show(results: dict[str, Any]) -> None:
@@ -287,6 +286,7 @@ def main() -> None:
         seconds[name] = round(time.perf_counter() - begin, 1)
         write(results, output)
         CONSOLE.print(f"{name}: done")
+    draw_curves(results, output)
     show(results)
     CONSOLE.print(f"Results, claims and pictures are in {output}")
 

@@ -67,8 +67,8 @@ def test_the_run_leaves_results_tables_claims_and_pictures(toy_run):
     assert entry["starts"]["k-means++"]["4"]["vMFmix tied"]["NMI"]["mean"] > 0.8
     assert set(results["held_out"]["4 topics"]["by_number"]) == {"2", "4", "8"}
     trees = results["hierarchies"]["4 topics"]["by_number"]
-    assert set(trees) == {"(3, 3)"}
-    assert set(trees["(3, 3)"]["splits"][0]) == {
+    assert set(trees) == {"(2, 2)"}
+    assert set(trees["(2, 2)"]["splits"][0]) == {
         "vMFmix tied", "vMFmix free", "B-vMFmix", "H-vMFmix", "H-vMFmix factorised",
     }  # fmt: skip
     (last,) = results["slices"]["4 topics"]["by_number"].values()

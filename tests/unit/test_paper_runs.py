@@ -153,7 +153,7 @@ def test_ids_at_the_end_are_beside_the_answers(mansfield):
 def test_links_serves_where_small_variance_does_not(mansfield):
     """Broad clusters in 128 dimensions; three draws, the gap is about 0.3."""
     for run in range(3):
-        found = mansfield["behaviour"].complement(128, run)
+        found = mansfield["behaviour"].complement(128, run, 3)
         assert found["Links"] > found["DP-vMF-means, one pass"] + 0.1
 
 
