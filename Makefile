@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo examples dist release-check container-check lint-files test coverage warm check bench fuzz fuzz-service test-slow test-versions test-browser test-gpu test-gpu-interpreter test-gpu-smoke gpu-environment clean
+.PHONY: demo examples dist release-check container-check lint-files test prepared coverage warm check bench fuzz fuzz-service test-slow test-versions test-browser test-gpu test-gpu-interpreter test-gpu-smoke gpu-environment clean
 
 # Each stamp is one set of extras installed, redone when pyproject.toml changes.
 $(VENV)/bin/python:
@@ -44,11 +44,15 @@ lint-files: $(VENV)/.installed-lint
 
 # Kernels are compiled by one process, beside the checks: each worker would compile most of them for itself. Lines are
 # not counted here: tracing takes time and decides nothing (3.11 has no monitoring). `make coverage` counts them. The
-# environment of Triton's interpreter comes beside both, for kernels of the GPU on tiny cases at the end.
-test: $(VENV)/.installed-dev
-	@$(MAKE) --no-print-directory -j3 --output-sync=target check warm gpu-environment
+# environment of Triton's interpreter, most of which is waiting for packages, comes beside all that, for kernels of the GPU
+# on tiny cases at the end.
+test:
+	@$(MAKE) --no-print-directory -j2 --output-sync=target prepared gpu-environment
 	$(RUN) -m pytest -n auto --dist worksteal
 	@$(MAKE) --no-print-directory test-gpu-smoke
+
+prepared: $(VENV)/.installed-dev
+	@$(MAKE) --no-print-directory -j2 --output-sync=target check warm
 
 coverage: $(VENV)/.installed-dev
 	$(RUN) -m pytest -n auto --dist worksteal --cov --cov-report=term
@@ -93,7 +97,7 @@ test-gpu: $(VENV)/.installed-dev,gpu
 GPU_VENV := .venv-gpu
 $(GPU_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(GPU_VENV)
-	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --retries 0 --timeout 10 --editable ".[cli]" \
+	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --retries 0 --timeout 10 --editable ".[cli]" \
 	  "torch==2.13.0" --extra-index-url https://download.pytorch.org/whl/cpu "triton==3.6.0" "numpy<2.4" pytest pyarrow
 	@touch $@
 

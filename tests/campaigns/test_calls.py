@@ -13,7 +13,7 @@ from tests.campaigns.outcomes import Calls, FaultError, Sentence
 from armillary.exceptions import InputError
 
 
-@pytest.mark.parametrize("trials", [30, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trials", [20, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_few_hundred_calls(trials):
     outcomes = clean_run("calls", seed=0, trials=trials)
     assert sum(outcomes.values()) > 5 * trials

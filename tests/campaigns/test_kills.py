@@ -30,7 +30,7 @@ def _some(random):
     return kills.suffer(telling[random.integers(len(telling))])
 
 
-@pytest.mark.parametrize("trials", [12, pytest.param(24, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trials", [8, pytest.param(24, marks=pytest.mark.slow)])
 def test_commands_that_are_killed(trials):
     assert_clean(run("some kills", _some, seed=0, trials=trials, patience=600.0))
 

@@ -31,7 +31,7 @@ EXPECTED_FAILURES = {
 }
 NO_DRIFT = "the check goes on with partial_fit from one slice, which no drift can be learned from; a sentence says so"
 ESTIMATORS = [
-    TemporalVonMisesFisherMixture(n_components=2, max_iter=20, random_state=0),
+    TemporalVonMisesFisherMixture(n_components=2, max_iter=8, random_state=0),
     TemporalVonMisesFisherMixture(
         n_components=2, inference="factorised", drift=0.1, weights="per_slice", max_iter=10, random_state=0
     ),

@@ -321,11 +321,11 @@ def test_the_evidence_averages_to_the_marginal_likelihood():
         nodes, measure = sphere_grid(component.proposal(rows).centres[0])
         exact = logsumexp([component.log_joint(node[None], rows)[0] for node in nodes], b=measure)
         rng = np.random.default_rng(4)
-        evidences = np.array([component.draw(rows, rng)[1] for _ in range(3000)])
+        evidences = np.array([component.draw(rows, rng)[1] for _ in range(1000)])
         ratios = np.exp(evidences - exact)
         error = ratios.std() / math.sqrt(len(ratios))
         assert abs(ratios.mean() - 1.0) < 5.0 * error
-        assert error < 0.02
+        assert error < 0.035
         pivot, value = component.draw(rows, rng)
         assert component.evidence(pivot, rows) == pytest.approx(value, abs=1e-12)
         assert component.central_evidence(rows) == pytest.approx(exact, abs=1.0)
@@ -352,7 +352,7 @@ def test_the_pivot_of_one_row_and_the_metropolis_step_have_the_same_law(volume_f
     component = TangentComponent(3, 0.8, 4.0, volume_factor)
     row = units(np.random.default_rng(0), 3)
     rng = np.random.default_rng(1)
-    pivots = [component.draw_pivot_of_one(row, rng) for _ in range(3000)]
+    pivots = [component.draw_pivot_of_one(row, rng) for _ in range(1500)]
     angles = sphere.angle(np.concatenate(pivots), row)
 
     def ring(angle):

@@ -228,14 +228,16 @@ class CpuSets:
         kernels, n_features = self._passes.kernels, bases.shape[1]
         bounds = tangent_gaussian.sum_bounds(n_features)
         rounders = np.array([whole.two_limbs(self._passes.q, bound) for bound in bounds])
-        out = np.empty((len(self._owners), 2, n_features + n_features**2 + 4))
+        out = np.zeros((len(self._owners), 2, n_features + n_features**2 + 4))
         wanted = {"with_scatter": with_scatter, "with_curvature": with_curvature}
 
         def task(work: _Work) -> None:
             own = bases[self._owners[work.pieces]]
             rows = _dense(work.rows)
-            found = kernels.tangent_sums(rows, work.numbers, work.edges, own, work.weights, rounders, **wanted)
-            out[work.pieces] = found
+            place = out[work.pieces]  # a copy where pieces are numbers, and their own lines of `out` otherwise
+            kernels.tangent_sums(rows, work.numbers, work.edges, own, work.weights, rounders, **wanted, out=place)
+            if not isinstance(work.pieces, slice):
+                out[work.pieces] = place
 
         self._each_work(task)
         return self._added(out)

@@ -514,11 +514,12 @@ class Kernels(Protocol):
         *,
         with_scatter: bool,
         with_curvature: bool,
+        out: Float64Array | None = None,
     ) -> Float64Array:
         """`tangent_gaussian.row_sums` of P pieces of dense rows, as in `row_totals`, each at its base point (P, D).
 
         The weights are those of `numbers`. Sums are in two limbs, as `tangent_gaussian.from_limbs` takes them, by the
-        `rounders` (5, 2) of the fields of `RowSums`: (P, 2, D + D D + 4).
+        `rounders` (5, 2) of the fields of `RowSums`: (P, 2, D + D D + 4). They are added to `out` where it is given.
         """
 
     def find_anchors(self, labels: npt.NDArray[np.int32], first_row: int, anchors: Anchors) -> None:

@@ -619,6 +619,7 @@ def tangent_sums(
     *,
     with_scatter: bool,
     with_curvature: bool,
+    out: Float64Array | None = None,
 ) -> Float64Array:
     """What each row adds, rounded, and summed piece by piece."""
     limbs = []
@@ -629,7 +630,10 @@ def tangent_sums(
         first = (each + rounders[fields, 0]) - rounders[fields, 0]
         left = ((each - first) + rounders[fields, 1]) - rounders[fields, 1]
         limbs.append([first.sum(axis=0), left.sum(axis=0)])
-    return np.array(limbs)
+    if out is None:
+        return np.array(limbs)
+    out += np.array(limbs)
+    return out
 
 
 def _tangent_parts(

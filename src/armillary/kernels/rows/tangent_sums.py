@@ -39,10 +39,11 @@ def tangent_sums(
     *,
     with_scatter: bool,
     with_curvature: bool,
+    out: Float64Array | None = None,
 ) -> Float64Array:
     """Log vectors and their squares, a block of rows at a time."""
     n_pieces, n_features = bases.shape
-    limbs = np.zeros((n_pieces, 2, n_features + n_features**2 + 4))
+    limbs = np.zeros((n_pieces, 2, n_features + n_features**2 + 4)) if out is None else out
     _sums(rows, numbers, edges, bases, weights, rounders, with_scatter, with_curvature, limbs)
     return limbs
 
