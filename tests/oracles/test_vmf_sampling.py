@@ -141,7 +141,7 @@ def poles(dimension):
     return [a_mean(dimension), -a_mean(dimension), ends[-1], -ends[-1], ends[0]]
 
 
-@each("dimension", [3, 5, 20, 128])
+@each("dimension", [3, 5, 128])
 @each("k", [0.5, 1e3])
 @each("pole", range(5))
 def test_directions_across_the_mean_are_uniform(dimension, k, pole):

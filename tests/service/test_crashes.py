@@ -11,8 +11,8 @@ from tests.service.running import Running, check_whole, feed, shim
 from armillary.client import Client
 
 
-def test_five_kills_lose_repeat_and_change_no_id(tmp_path):
-    """Two at any moment, three at a write, an fsync or in the middle of a write."""
+def test_four_kills_lose_repeat_and_change_no_id(tmp_path):
+    """One at any moment, three at a write, an fsync or in the middle of a write; campaigns have many more."""
     X = people(90, 4)
     acknowledged = {}
     injected = [("3", "before"), ("10", "torn"), ("21", "after")] if shim() is not None else []
@@ -22,7 +22,6 @@ def test_five_kills_lose_repeat_and_change_no_id(tmp_path):
     assert running.wait()
     with Client(running.url) as client:
         client.create("people")
-    acknowledged |= dict.fromkeys([])
     feed(running, X[:18], acknowledged)
     running.kill()
     for place, moment in injected:
@@ -35,15 +34,11 @@ def test_five_kills_lose_repeat_and_change_no_id(tmp_path):
         assert running.process.returncode == -9
     running.start()
     assert running.wait()
-    feed(running, X[:75], acknowledged)
-    running.kill()
-    running.start()
-    assert running.wait()
     feed(running, X, acknowledged)
     check_whole(running, X, acknowledged)
     assert running.end() == 0
     if not injected:
-        pytest.skip("no compiler for the shim: two kills instead of five")
+        pytest.skip("no compiler for the shim: one kill instead of four")
 
 
 def test_a_server_that_is_asked_to_end_answers_what_waits_and_tells_listeners(tmp_path):

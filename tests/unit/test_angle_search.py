@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,7 +9,6 @@ import scipy.sparse as sp
 from armillary.datasets import make_vmf_mixture
 from armillary.exceptions import InputError, ParameterError
 from armillary.models.means.dp_vmf_means import DPvMFMeans
-from armillary.selection import angle_search
 from armillary.selection.angle_search import AngleSearch, find_max_angle
 from armillary.selection.angle_selection import select_max_angle, suggest_max_angle
 
@@ -155,7 +152,3 @@ def test_a_grid_that_ends_at_its_limit_says_which():
     table = select_max_angle(X, np.radians([70.0, 80.0]), extend=True, max_clusters=8)
     assert table.best == 0
     assert f"is the smallest of {len(table.max_angles)}: it has 8 clusters, and no more are looked for" in table.end
-
-
-def test_examples_in_docstrings_run():
-    assert doctest.testmod(angle_search).failed == 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -17,7 +15,7 @@ from armillary import AutoClusterer, choose_model
 from armillary.datasets import make_sparse_topics, make_vmf_mixture
 from armillary.distributions import vmf
 from armillary.exceptions import ParameterError
-from armillary.selection import auto_clusterer, levels, tails, term_weights
+from armillary.selection import levels, tails, term_weights
 
 
 @pytest.fixture(scope="module")
@@ -293,9 +291,3 @@ def test_wrong_parameters_are_sentences(wrong, sentence):
     X, _, _ = make_vmf_mixture(60, 5, 3, concentration=100.0, random_state=0)
     with pytest.raises(ParameterError, match=sentence):
         AutoClusterer(n_threads=1, **wrong).fit(X)
-
-
-def test_examples_in_docstrings_run():
-    results = doctest.testmod(auto_clusterer)
-    assert results.attempted >= 6
-    assert results.failed == 0

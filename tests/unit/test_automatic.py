@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -301,9 +299,3 @@ def test_wrong_calls_are_sentences():
         choose_model(np.where(np.arange(30)[:, None] == 3, 0.0, X))
     with pytest.raises(ParameterError, match=r"`random_state` must be"):
         choose_model(X, random_state="seed")
-
-
-def test_examples_in_docstrings_run():
-    results = doctest.testmod(automatic)
-    assert results.attempted >= 4
-    assert results.failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 import pickle
 import re
@@ -28,7 +27,6 @@ from armillary.kernels.rows import blocks as cpu
 from armillary.models.vmf import _bayesian_vmf_fit as fits
 from armillary.models.vmf import _variational_steps as steps
 from armillary.models.vmf import _variational_vmf as v
-from armillary.models.vmf import bayesian_vmf_mixture as model_file
 from armillary.models.vmf.bayesian_vmf_mixture import BayesianVonMisesFisherMixture
 from armillary.models.vmf.gibbs_vmf_mixture import GibbsVonMisesFisherMixture
 from armillary.points import as_points
@@ -185,10 +183,6 @@ def test_equal_rows_hold_a_concentration_at_its_bound_and_are_said_to():
         fitted = model(4, **settings).fit(rows)
     assert np.isfinite(fitted.lower_bound_)
     assert np.all(np.isfinite(fitted.score_samples(rows)))
-
-
-def test_doctest():
-    assert doctest.testmod(model_file).failed == 0
 
 
 # ------------------------------------------------------------------------------------------------- variational fits

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 import pickle
 import warnings
@@ -1007,13 +1006,6 @@ def test_every_attribute_has_a_line_in_the_docstring_and_every_line_an_attribute
     parameters = docstring(DDPvMFMeans).split("Parameters\n    ----------\n")[1].split("\n\n")[0]
     documented = [line.split(" : ")[0].strip() for line in parameters.splitlines() if " : " in line]
     assert sorted(documented) == sorted(DDPvMFMeans().get_params())
-
-
-def test_the_example_in_the_docstring_runs_as_it_stands():
-    examples = doctest.DocTestFinder(recurse=False).find(DDPvMFMeans, "DDPvMFMeans", globs={})
-    assert sum(len(example.examples) for example in examples) >= 6
-    for example in examples:
-        assert doctest.DocTestRunner(verbose=False).run(example).failed == 0
 
 
 def test_fitted_attributes():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import math
 import pickle
@@ -21,7 +20,6 @@ from armillary import HierarchicalVonMisesFisherMixture, load, save
 from armillary.datasets import make_vmf_tree
 from armillary.exceptions import ArchiveError, InputError, InputTypeError, ParameterError
 from armillary.geometry.sphere import log_area
-from armillary.models.vmf import hierarchical_vmf_mixture as model_file
 
 ROWS, LABELS, TRUTH = make_vmf_tree(
     300, 8, 2, 2, concentration=40.0, inner_concentration=[2.0, 15.0, 15.0], random_state=3
@@ -186,10 +184,6 @@ def test_equal_rows_hold_a_concentration_at_its_bound_and_are_said_to(fitted):
         estimator = model(height=1, branching=5, init=starts, **loose).fit(rows)
     assert np.isfinite(estimator.lower_bound_)
     assert np.all(np.isfinite(estimator.score_samples(rows)))
-
-
-def test_doctest():
-    assert doctest.testmod(model_file).failed == 0
 
 
 # --------------------------------------------------------------------------------------------- what a fit leaves

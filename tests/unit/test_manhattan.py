@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from armillary.exceptions import InputError, ParameterError
-from armillary.vision import Manhattan, manhattan
+from armillary.vision import Manhattan
 
 SIX = np.concatenate([np.eye(3), -np.eye(3)])
 
@@ -100,7 +99,3 @@ def test_refusals():
         Manhattan.of([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     with pytest.raises(ParameterError, match=r"`max_frames` of Manhattan\.of must be an int >= 1; got 0"):
         Manhattan.of(SIX, max_frames=0)
-
-
-def test_examples_run():
-    assert doctest.testmod(manhattan).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 import warnings
 
@@ -14,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from armillary import SphericalKMeans
 from armillary.exceptions import InputError, InputTypeError, ParameterError
-from armillary.vision import Camera, Normals, camera, estimate_normals, make_room_walk, normals
+from armillary.vision import Camera, Normals, estimate_normals, make_room_walk
 
 CAMERA = Camera(60.0, 55.0, 19.5, 14.5, 40, 30)
 SMOOTHINGS = (None, "guided", "bilateral", "total_variation")
@@ -210,8 +209,3 @@ def test_bad_depth(depth, kind, message):
 def test_a_camera_must_be_one():
     with pytest.raises(ParameterError, match=r"`camera` of estimate_normals must be a Camera; got 525"):
         estimate_normals(wall(), 525)
-
-
-@pytest.mark.parametrize("module", [camera, normals])
-def test_examples_run(module):
-    assert doctest.testmod(module).failed == 0

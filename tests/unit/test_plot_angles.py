@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import doctest
 import io
 import sys
 
@@ -13,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from armillary.exceptions import InputError, MissingExtraError, ParameterError
-from armillary.plots import angles, plot_angle_table
+from armillary.plots import plot_angle_table
 from armillary.selection.angle_selection import AngleTable
 
 
@@ -133,9 +132,3 @@ def test_sentence_without_matplotlib(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(MissingExtraError, match="plot_angle_table needs matplotlib, which is not installed"):
         plot_angle_table(table_of())
-
-
-def test_examples_in_docstrings_run():
-    result = doctest.testmod(angles)
-    assert result.attempted > 0
-    assert result.failed == 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-
 import matplotlib
 import numpy as np
 import pytest
@@ -11,7 +9,7 @@ import pytest
 matplotlib.use("Agg")
 
 from armillary.exceptions import InputError, ParameterError
-from armillary.plots import plot_id_shares, plot_segmentation, segmentation
+from armillary.plots import plot_id_shares, plot_segmentation
 from armillary.vision import color_depth, color_labels, color_normals
 
 LABELS = [np.full((6, 8), number) for number in range(10)]
@@ -83,7 +81,3 @@ def test_shares_by_id_are_drawn_as_ids_row_by_row_are():
     ]
     assert drawn[0] == drawn[1]
     plot_id_shares([{}, {2: 1.0}])  # a frame without ids is a gap
-
-
-def test_the_example_runs():
-    assert doctest.testmod(segmentation).failed == 0

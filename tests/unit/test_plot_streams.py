@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-
 import matplotlib
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ matplotlib.use("Agg")
 from matplotlib.figure import Figure
 
 from armillary.exceptions import InputError, ParameterError
-from armillary.plots import plot_id_shares, streams
+from armillary.plots import plot_id_shares
 
 
 def bands(ax):
@@ -88,7 +86,3 @@ def test_sentences(arguments, kind, sentence):
     with pytest.raises(kind) as raised:
         plot_id_shares(**arguments)
     assert str(raised.value) == sentence
-
-
-def test_the_example_runs():
-    assert doctest.testmod(streams).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import io
 
 import numpy as np
@@ -174,9 +173,3 @@ def test_one_axis_is_no_plane():
     model = DirichletProcessMixture(n_burn_in=0, n_draws=1, random_state=0).fit(X)
     with pytest.raises(ParameterError, match=r"ints from 0 to 0; got \(0, 1\)\. One axis is no plane"):
         plot_tangent_space(model, X)
-
-
-def test_examples_in_docstrings_run():
-    result = doctest.testmod(tangent)
-    assert result.attempted > 0
-    assert result.failed == 0

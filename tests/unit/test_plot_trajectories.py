@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import io
 import warnings
 from itertools import pairwise
@@ -129,7 +128,3 @@ def test_sentences():
         plot_top_features(model, 3)
     with pytest.raises(ParameterError, match=r"`every` of plot_top_features must be an int >= 1; got 0"):
         plot_top_features(model, every=0)
-
-
-def test_doctest():
-    assert doctest.testmod(plot_file).failed == 0

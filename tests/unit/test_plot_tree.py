@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import warnings
 
 import matplotlib
@@ -155,7 +154,3 @@ def test_sentences(model, arguments, kind, sentence):
     with pytest.raises(kind) as caught:
         plot_tree(**{"model": model, **arguments})
     assert str(caught.value) == sentence
-
-
-def test_the_example_runs():
-    assert doctest.testmod(tree).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
@@ -198,7 +197,3 @@ def test_the_camera_fits_the_size_and_the_view_does_not_change():
 def test_bad_parameters(change, message):
     with pytest.raises(ParameterError, match=message):
         make_room_walk(**change)
-
-
-def test_examples_run():
-    assert doctest.testmod(room).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
@@ -13,7 +12,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from armillary import DDPvMFMeans, DPvMFMeans, SphericalKMeans
 from armillary.exceptions import InputError, ParameterError
-from armillary.vision import Camera, Normals, clean_regions, estimate_normals, make_room_walk, regions, segment
+from armillary.vision import Camera, Normals, clean_regions, estimate_normals, make_room_walk, segment
 from armillary.vision import segmentation as segmentation_module
 
 WALL, FLOOR = [0.0, 0.0, -1.0], [0.0, -1.0, 0.0]
@@ -301,8 +300,3 @@ def test_sentences_of_clean_regions(labels, sentence):
     with pytest.raises(InputError) as raised:
         clean_regions(labels, 2)
     assert str(raised.value) == sentence
-
-
-def test_the_examples_run():
-    assert doctest.testmod(regions).failed == 0
-    assert doctest.testmod(segmentation_module).failed == 0

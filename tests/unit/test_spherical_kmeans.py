@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 import pickle
 import warnings
@@ -301,14 +300,6 @@ def test_a_pickled_model_goes_on():
     for one in (model, twin):
         one.partial_fit(clumped(4))
     np.testing.assert_array_equal(twin.cluster_centers_, model.cluster_centers_)
-
-
-def test_the_example_in_the_docstring_runs_as_it_stands():
-    # in an empty namespace: what a reader would paste
-    examples = doctest.DocTestFinder(recurse=False).find(SphericalKMeans, "SphericalKMeans", globs={})
-    assert sum(len(example.examples) for example in examples) >= 4
-    for example in examples:
-        assert doctest.DocTestRunner(verbose=False).run(example).failed == 0
 
 
 def test_seeds():

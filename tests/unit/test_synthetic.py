@@ -7,7 +7,6 @@ fails one of them. Seeds are fixed, so they do not fail by chance from day to da
 from __future__ import annotations
 
 import dataclasses
-import doctest
 import math
 
 import numpy as np
@@ -21,8 +20,6 @@ from armillary.datasets import (
     make_sparse_topics,
     make_tangent_gaussian_mixture,
     make_vmf_mixture,
-    mixtures,
-    streams,
     topics,
 )
 from armillary.distributions import vmf
@@ -501,10 +498,3 @@ class TestSparseTopics:
     def test_unusable_parameters(self, options, sentence):
         with pytest.raises(ParameterError, match=sentence):
             make_sparse_topics(10, 20, 2, **options)
-
-
-@pytest.mark.parametrize("module", [mixtures, streams, topics])
-def test_examples_in_docstrings_run(module):
-    result = doctest.testmod(module)
-    assert result.attempted > 0
-    assert result.failed == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import doctest
 import math
 import re
 import warnings
@@ -21,7 +20,6 @@ from armillary.datasets import make_drifting_mixture
 from armillary.distributions import bessel, vmf
 from armillary.exceptions import InputError, InputTypeError, ParameterError
 from armillary.geometry.sphere import angle, log_area
-from armillary.models.vmf import temporal_vmf_mixture as model_file
 
 BATCHES, TRUTH, DRAWN = make_drifting_mixture(
     60, 5, 3, 6, concentration=60.0, drift_concentration=5.0, min_angle=1.2, random_state=1
@@ -181,10 +179,6 @@ def test_other_sentences():
     with pytest.warns(ConvergenceWarning, match="used all 1 steps and was still gaining") as caught:
         model(max_iter=1).fit(ROWS)
     assert caught[0].filename == __file__
-
-
-def test_doctest():
-    assert doctest.testmod(model_file).failed == 0
 
 
 def test_drift_in_its_units():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
 import pytest
 
-from armillary.datasets import make_vmf_tree, trees
+from armillary.datasets import make_vmf_tree
 from armillary.distributions import bessel
 from armillary.exceptions import InputError, ParameterError
 
@@ -90,7 +89,3 @@ def test_sentences(arguments, kind, sentence):
     with pytest.raises(kind) as caught:
         make_vmf_tree(**{"n_samples": 20, "n_features": 4, **arguments})
     assert str(caught.value).startswith(sentence)
-
-
-def test_the_example_runs():
-    assert doctest.testmod(trees).failed == 0
