@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from typing import Any
 
 from armillary.kernels.links.records import LINK_GROUP, LINK_NODE, Fate, LinkForest, LinkLog, LinkRule, Tally
@@ -10,6 +11,7 @@ from armillary.kernels.links.records import LINK_GROUP, LINK_NODE, Fate, LinkFor
 __all__ = ["LINK_GROUP", "LINK_NODE", "Fate", "LinkForest", "LinkLog", "LinkRule", "Tally", "kernel"]
 
 
+@cache
 def kernel() -> Any:
     """The compiled forest, imported when first asked for."""
     return importlib.import_module("armillary.kernels.links.forest")

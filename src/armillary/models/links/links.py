@@ -1468,9 +1468,8 @@ def _is_plain_unit(array: npt.NDArray[Any], n_features: int | None) -> bool:
     """Whether the gate would hand a vector on as it is: one look in place of all of its own."""
     if array.shape != (n_features,) or array.dtype not in UNIT_TOLERANCE or not array.flags.c_contiguous:
         return False
-    with np.errstate(over="ignore"):
-        # |norm - 1| is half of this, so that the gate agrees whatever the order of its sum
-        return bool(abs(array @ array - 1.0) <= UNIT_TOLERANCE[array.dtype])
+    # |norm - 1| is half of this, so that the gate agrees whatever the order of its sum. `vdot` is silent on overflow.
+    return bool(abs(float(np.vdot(array, array)) - 1.0) <= UNIT_TOLERANCE[array.dtype])
 
 
 def _are_same(known: tuple[Any, ...], given: tuple[Any, ...]) -> bool:
