@@ -817,7 +817,11 @@ def test_loops_for_few_columns_are_made_once():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("dimension", [*range(1, 17), 20])
+@pytest.mark.parametrize(
+    "dimension",
+    # each number of columns up to 16 has loops of its own: those of other tests, and all of them in `make test-slow`
+    [*(pytest.param(one, marks=() if one in (2, 3, 4, 5, 8, 16) else pytest.mark.slow) for one in range(1, 17)), 20],
+)
 def test_labels_and_sums_in_one_reading_are_those_of_two(dimension, dtype):
     """With ties, refusals, rivals, weights, and tiles that are full or not."""
     rng = np.random.default_rng(dimension)
