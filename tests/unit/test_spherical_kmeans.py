@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -858,3 +859,22 @@ def test_a_scalar_weight_and_weights_that_are_refused():
     ]:
         with pytest.raises(InputError, match=words):
             SphericalKMeans(4).fit(ROWS, sample_weight=wrong)
+
+
+@pytest.mark.parametrize("algorithm", ["lloyd", "hamerly"])
+def test_a_fit_to_documents_holds_three_arrays_of_centres_and_no_fourth(algorithm):
+    rows = sp.random_array((300, 40_000), density=5e-4, rng=np.random.default_rng(0), format="csr")
+    rows = rows[np.diff(rows.indptr) > 0]
+    model = SphericalKMeans(20, algorithm=algorithm, max_iter=4, tol=0.0, n_threads=1, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(rows)  # what is made once, on first use
+        tracemalloc.start()
+        try:
+            model.fit(rows)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    centres = 20 * 40_000 * 8
+    # three, and what goes with rows
+    assert peak < 3.4 * centres

@@ -108,9 +108,12 @@ class CpuLabels:
         def bounds(part: slice) -> AngleBounds:
             return AngleBounds(self._own[part], self._other[part], turned, largest, second_largest, widest, reach)
 
-        found = passes.reassign_and_sum(rule, self._labels, bounds, known)
-        self._directions = rule.vectors
-        return found
+        self._directions = rule.vectors  # those before, of which `turned` is all that is needed, make room for the sums
+        try:
+            return passes.reassign_and_sum(rule, self._labels, bounds, known)
+        except BaseException:
+            self.forget()  # some bounds are from before
+            raise
 
     def _turned(self, directions: Float64Array) -> npt.NDArray[np.float32]:
         """Padded angles (K,) by which directions turned since the last sweep; exactly 0 where they did not."""

@@ -149,6 +149,8 @@ class Lloyd:
         has_empty = self._refills and not statistics.counts.all()
         if has_empty:
             statistics = self.assignment.fill_empty(self.state.directions)
+        # the sums before are let go first: a fit to documents holds three arrays of K x D, and no fourth
+        self.state = State(self.state.directions, statistics)
         self.state = update(self.state, statistics)
         self.is_settled = n_changed == 0 and not has_empty
         return objective(self.state, statistics), self.is_settled
