@@ -1,5 +1,7 @@
 """How many cores this process has: what it may run on, what a container lets it use, and no core counted twice.
 
+The memory that a container leaves is found in the same place.
+
 A container sees all cores of its machine and may own two of them: its limit is a quota of CPU time in control groups,
 which neither affinity nor `os.cpu_count` knows. Threads beyond it are stopped again and again by the system. Two
 hyperthreads of a core share its arithmetic: loops over rows gain little from the second.
@@ -44,11 +46,33 @@ def cpu_quota(root: Path = _ROOT) -> float | None:
 
     None where there is no limit, or nothing that tells.
     """
-    quotas = [quota for place in _groups(root) for quota in (_quota(place),) if quota is not None]
+    quotas = [quota for place in _groups(root, "cpu") for quota in (_quota(place),) if quota is not None]
     return min(quotas, default=None)
 
 
-def _groups(root: Path) -> Iterator[Path]:
+def memory_left(root: Path = _ROOT) -> int | None:
+    """Bytes that control groups leave this process, the least of its group and those above; None without a limit.
+
+    What is cached of files counts as used there, and is given up as soon as somebody needs the room.
+    """
+    rooms = [room for place in _groups(root, "memory") for room in (_room(place),) if room is not None]
+    return min(rooms, default=None)
+
+
+def _room(place: Path) -> int | None:
+    for limit, used, cached in (
+        ("memory.max", "memory.current", "inactive_file"),  # version 2
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        most, now = _text(place / limit), _text(place / used)
+        if most.isdigit() and now.isdigit():  # "max" is no limit
+            stat = dict(line.split()[:2] for line in _text(place / "memory.stat").splitlines() if " " in line)
+            reclaimed = stat.get(cached, "")
+            return max(0, int(most) - int(now) + (int(reclaimed) if reclaimed.isdigit() else 0))
+    return None
+
+
+def _groups(root: Path, controller: str) -> Iterator[Path]:
     """Folders that may limit this process: of version 2 and of version 1, from its own up to the top.
 
     Inside a container the names are often those outside: what is not there is passed over, and the top is its own.
@@ -60,8 +84,8 @@ def _groups(root: Path) -> Iterator[Path]:
             continue
         if not controllers:
             tops = [mounted, mounted / "unified"]
-        elif "cpu" in controllers.split(","):
-            tops = [mounted / controllers, mounted / "cpu"]
+        elif controller in controllers.split(","):
+            tops = [mounted / controllers, mounted / controller]
         else:
             continue
         group = PurePosixPath(name).relative_to("/")

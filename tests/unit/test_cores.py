@@ -7,6 +7,7 @@ import os
 import pytest
 
 from armillary import cores
+from armillary.sources import memory
 from armillary.workers import thread_count
 
 
@@ -84,3 +85,50 @@ def test_default_threads_obey_the_container(monkeypatch, quota, expected):
 
 def test_here_there_is_at_least_one():
     assert cores.usable_cores() >= 1
+
+
+ROOMS = {
+    "no files": ({}, None),
+    "v2, no limit": ({V2: "0::/user\n", f"{TOP}/user/memory.max": "max\n", f"{TOP}/user/memory.current": "5\n"}, None),
+    "v2, with files in the cache": (
+        {
+            V2: "0::/\n",
+            f"{TOP}/memory.max": "1000\n",
+            f"{TOP}/memory.current": "700\n",
+            f"{TOP}/memory.stat": "anon 500\ninactive_file 150\nactive_file 50\n",
+        },
+        450,
+    ),
+    "v2, a group above has less": (
+        {
+            V2: "0::/pod/job\n",
+            f"{TOP}/pod/memory.max": "1000\n",
+            f"{TOP}/pod/memory.current": "900\n",
+            f"{TOP}/pod/job/memory.max": "800\n",
+            f"{TOP}/pod/job/memory.current": "100\n",
+        },
+        100,
+    ),
+    "v2, beyond the limit": ({V2: "0::/\n", f"{TOP}/memory.max": "10\n", f"{TOP}/memory.current": "12\n"}, 0),
+    "v1": (
+        {
+            V2: "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n",
+            f"{TOP}/memory/memory.limit_in_bytes": "4000\n",
+            f"{TOP}/memory/memory.usage_in_bytes": "1000\n",
+            f"{TOP}/memory/memory.stat": "cache 9\ntotal_inactive_file 300\n",
+        },
+        3300,
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "room"), ROOMS.values(), ids=ROOMS)
+def test_memory_that_a_container_leaves(files, room, tmp_path):
+    assert cores.memory_left(made(tmp_path, files)) == room
+
+
+def test_free_memory_is_what_both_leave(monkeypatch):
+    monkeypatch.setattr(memory, "memory_left", lambda: 5000)
+    assert memory.free_memory() == 5000
+    monkeypatch.setattr(memory, "memory_left", lambda: 1 << 60)
+    assert 5000 < memory.free_memory() < 1 << 50

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 
+from armillary.cores import memory_left
+
 # Of the memory that is free, what rows that are brought home may take: fits need room beside them.
 SHARE = 0.5
 _UNKNOWN = 1 << 33  # where the system does not tell
 
 
 def free_memory() -> int:
-    """Bytes that can be had without swapping."""
+    """Bytes that can be had without swapping, of those that a container leaves."""
+    left = memory_left()
+    return _free_of_system() if left is None else min(left, _free_of_system())
+
+
+def _free_of_system() -> int:
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             for line in lines:
