@@ -15,7 +15,6 @@ that fails to compile this way is compiled by numba alone, like all kernels afte
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +27,8 @@ from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering
+
+from armillary.collector import waiting
 
 _logger = logging.getLogger("armillary.kernels")
 
@@ -51,7 +52,7 @@ class Kernel(registry.CPUDispatcher):
 
     def compile(self, sig: Any) -> Any:
         """As numba asks for it."""
-        with _without_collector():
+        with waiting():
             if Kernel.is_plain:
                 return self._compile_plainly(sig)
             try:
@@ -77,18 +78,6 @@ class Kernel(registry.CPUDispatcher):
     def _compile_plainly(self, sig: Any) -> Any:
         self._compiler = numba.jit(**self._options)(self.py_func)._compiler
         return super().compile(sig)
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """The collector would look a dozen times at what stays: 5 to 15 % of a compilation."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _customize(compiler: Any, change: Any) -> None:
