@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numba
@@ -26,7 +27,7 @@ from numba.core import codegen, registry, targetconfig
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import register_pass
-from numba.core.typed_passes import NativeLowering
+from numba.core.typed_passes import NativeLowering, NopythonRewrites
 
 from armillary.collector import waiting
 
@@ -136,8 +137,10 @@ def _part_flags(flags: Flags) -> Any:
 @contextmanager
 def _helped() -> Iterator[None]:
     """Numba makes libraries of code that can be parts, and remembers types, while this thread compiles."""
-    code, typing = registry.cpu_target.target_context.codegen(), registry.cpu_target.typing_context
+    target, typing = registry.cpu_target.target_context, registry.cpu_target.typing_context
+    code = target.codegen()
     ours = {
+        (target, "get_abi_sizeof"): cache(target.get_abi_sizeof),  # each answer is a program that LLVM reads
         (code, "_library_class"): _Library,
         (code, "set_env"): _for_those_with_code(code),
         (typing, "_resolve_user_function_type"): _remembering(typing),
@@ -270,6 +273,20 @@ _VIEWS = {
 }
 
 
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Rewrites(NopythonRewrites):
+    """Arithmetic of arrays as loops; most kernels have none."""
+
+    _name = "armillary_rewrites"
+
+    def run_pass(self, state: Any) -> bool:
+        """As numba asks for it."""
+        made = (one for block in state.func_ir.blocks.values() for one in block.find_exprs() if one.op in _CALLS)
+        if not any(isinstance(state.calltypes[one].return_type, types.Array) for one in made):
+            return False
+        return bool(super().run_pass(state))
+
+
 def _is_list(index: Any) -> bool:
     """Whether an index lists elements, so that they are copied."""
     return any(isinstance(one, types.Array) for one in (index if isinstance(index, types.BaseTuple) else (index,)))
@@ -302,4 +319,4 @@ class _KernelCompiler(CompilerBase):
 
     def replaced(self, step: Any, why: str) -> tuple[Any, str]:
         """The pass to make in place of numba's."""
-        return (_Lowering if step is NativeLowering else step), why
+        return {NativeLowering: _Lowering, NopythonRewrites: _Rewrites}.get(step, step), why
