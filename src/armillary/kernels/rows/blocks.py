@@ -71,7 +71,7 @@ def are_unit(rows: npt.NDArray[Any], tolerance: float) -> bool:
         return is_sure(n_features, tolerance) and bool(norms.are_unit(rows, tolerance))
     # sums in the rows' own precision are off by the rounding of at most D + 1 numbers up to 1 each
     within = tolerance - 2.0 * (n_features + 1) * float(np.finfo(rows.dtype).epsneg)
-    return within > 0.0 and bool(dense.small(n_features).are_unit(rows, rows.dtype.type(within)))
+    return within > 0.0 and bool(dense.small(n_features).are_unit(rows.reshape(-1), rows.dtype.type(within)))
 
 
 def squares(rows: npt.NDArray[Any]) -> Float64Array:
@@ -232,9 +232,11 @@ def _in_lanes(
     given = _NO_WEIGHTS if weights is None else weights
     into = _NO_SUMS if sums is None else sums
     found = (_NO_NUMBERS, _NO_NUMBERS) if names is None else names
-    taken = np.zeros(2, np.int64)
+    taken = np.zeros(3, np.int64)
+    rooms = dense.rooms(helpers[1] + 1, rows.shape[1], 0 if sums is None else into.shape[1] + 1)
     assign = dense.small(rows.shape[1]).assign_lanes
-    assign(0, *helpers, rows, *rule.narrow, labels, changed, lanes, taken, n_kept, given, rounder, into, *found)
+    last = n_kept, given, rounder, into, *found, *rooms
+    assign(0, *helpers, rows, *rule.narrow, labels, changed, lanes, taken, *last)
     return int(taken[1])
 
 
@@ -296,13 +298,14 @@ def assign_pieces(
     n_together = max(_PIECE_UNIT, min(each, _PIECE_VALUES // rows.shape[1]))
     given = _NO_WEIGHTS if weights is None else weights
     into = (_NO_WEIGHTS, _NO_RESULTANTS) if sums is None else sums
+    is_wanted = np.ones(len(into[0]), np.bool_)
     first = 0, *helpers, rows, n_together, taken, *rule.everyone, screen, exact
     if angles is None:
-        wide.assign_pieces(*first, labels, doubt, given, rounder, *into)
+        wide.assign_pieces(*first, labels, doubt, given, is_wanted, rounder, *into)
     else:
         turns = angles.turned, angles.largest, angles.second_largest, angles.widest, angles.reach
         known = labels, angles.own, angles.other
-        wide.assign_bounded_pieces(*first, rule.circle, turns, *known, doubt, given, rounder, *into)
+        wide.assign_bounded_pieces(*first, rule.circle, turns, *known, doubt, given, is_wanted, rounder, *into)
     return int(taken[1])
 
 
