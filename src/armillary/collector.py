@@ -1,4 +1,4 @@
-"""The garbage collector, which waits where much is made that stays: modules that are imported, code that is compiled."""
+"""The garbage collector, which waits where much is made that stays: imported modules, compiled code."""
 
 from __future__ import annotations
 
