@@ -271,6 +271,7 @@ def _assign_wide(
             rounder,
             counts,
             resultants,
+            tuple(room[0] for room in wide.rooms(1, rows.shape[1])),
         )
     )
 
@@ -293,19 +294,22 @@ def assign_pieces(
 ) -> int:
     """Label all rows of a set of wide rows, and add them; helpers take part."""
     screen, exact, doubt = _wide(rule)
-    taken = np.zeros(2, np.int64)
+    taken = np.zeros(3, np.int64)
     each = len(rows) // (_PIECES_EACH * (helpers[1] + 1)) // _PIECE_UNIT * _PIECE_UNIT
     n_together = max(_PIECE_UNIT, min(each, _PIECE_VALUES // rows.shape[1]))
     given = _NO_WEIGHTS if weights is None else weights
     into = (_NO_WEIGHTS, _NO_RESULTANTS) if sums is None else sums
     is_wanted = np.ones(len(into[0]), np.bool_)
     first = 0, *helpers, rows, n_together, taken, *rule.everyone, screen, exact
+    n_threads = helpers[1] + 1
+    last = given, is_wanted, rounder, *into, wide.rooms(n_threads, rows.shape[1]), wide.own_sums(n_threads, into[1])
     if angles is None:
-        wide.assign_pieces(*first, labels, doubt, given, is_wanted, rounder, *into)
+        wide.assign_pieces(*first, labels, doubt, *last)
     else:
         turns = angles.turned, angles.largest, angles.second_largest, angles.widest, angles.reach
         known = labels, angles.own, angles.other
-        wide.assign_bounded_pieces(*first, rule.circle, turns, *known, doubt, given, is_wanted, rounder, *into)
+        numbers = np.empty((n_threads, 2, n_together + _PIECE_UNIT), np.int64)
+        wide.assign_bounded_pieces(*first, rule.circle, turns, *known, doubt, *last, numbers)
     return int(taken[1])
 
 

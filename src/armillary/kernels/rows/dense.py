@@ -113,8 +113,9 @@ def pour(lines, rounder, sums):
 
 def rooms(n_threads: int, n_features: int, n_lines: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """What `assign_lanes` writes to, for each thread: labels of rows, and lines of sums, one more than clusters."""
-    lines = np.empty((n_threads, n_lines, _BANKS, line_length(n_features)), np.int64)
-    return np.empty((n_threads, LANES), np.int32), lines
+    # a line to spare, and more labels than are used: no two threads write to one line of the cache
+    lines = np.empty((n_threads, n_lines + 1 if n_lines else 0, _BANKS, line_length(n_features)), np.int64)
+    return np.empty((n_threads, 4 * LANES), np.int32), lines
 
 
 class SmallKernels(NamedTuple):
@@ -223,11 +224,11 @@ def small(dimension: int) -> SmallKernels:
                     if weights.shape[0] > 0:
                         weight = weights[start:stop]
                         for r in range(stop - start):
-                            line = (fresh[r] + 1 if fresh[r] >= 0 else 0) * _BANKS + r % _BANKS
+                            line = ((fresh[r] if fresh[r] > -1 else -1) + 1) * _BANKS + r % _BANKS
                             add_to_line(part, r, dimension, weight[r], rounder, lines, line)
                     else:
                         for r in range(stop - start):
-                            line = (fresh[r] + 1 if fresh[r] >= 0 else 0) * _BANKS + r % _BANKS
+                            line = ((fresh[r] if fresh[r] > -1 else -1) + 1) * _BANKS + r % _BANKS
                             add_to_line(part, r, dimension, 1.0, rounder, lines, line)
                 if is_named:
                     fresh, name = labels[start:stop], named[start:stop]

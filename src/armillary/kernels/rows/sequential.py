@@ -18,21 +18,24 @@ _END, _BIRTH, _REVIVAL, _DOUBT = (int(halt) for halt in Halt)
 
 def last_rows(labels, is_sought, last):
     """The last row with each label; slots that no row has keep what they hold."""
-    _seek(labels, len(labels) - 1, -1, 0, ~is_sought, int(is_sought.sum()), last)
+    _seek(labels, len(labels) - 1, -1, 0, is_sought, np.empty(len(is_sought), np.bool_), last)
 
 
 def first_rows(labels, first_row, is_sought, first):
     """Lower `first` to the first row with each label; row 0 of `labels` has the number `first_row`."""
-    is_missing = is_sought & (first >= first_row)
-    _seek(labels, 0, 1, first_row, ~is_missing, int(is_missing.sum()), first)
+    _seek(labels, 0, 1, first_row, is_sought, np.empty(len(is_sought), np.bool_), first)
 
 
 @kernel
-def _seek(labels, start, step, first_row, is_found, n_missing, out):
-    """Go through labels from `start` on until all are found; write rows, numbered from `first_row`, into `out`.
+def _seek(labels, start, step, first_row, is_sought, is_found, out):
+    """Go through labels from `start` on until all that are sought are found; write their rows into `out`.
 
-    On the way up only what is lower than what is there.
+    On the way up only rows before those that are there. `is_found` is room.
     """
+    n_missing = 0
+    for k in range(is_sought.shape[0]):
+        is_found[k] = not is_sought[k] or (step > 0 and out[k] < first_row)
+        n_missing += not is_found[k]
     i = start
     while 0 <= i < labels.shape[0] and n_missing > 0:
         k = labels[i]

@@ -15,8 +15,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from armillary.kernels.crew import add_to_total, ask, dismiss, lock, take_number, this_call, unlock
+from armillary._typing import Float64Array
+from armillary.kernels.crew import add_to_total, ask, dismiss, lock, take_number, take_seat, this_call, unlock
 from armillary.kernels.jit import FILTER, kernel
 from armillary.kernels.rows.bounds import angle_above, angle_below, is_beyond, is_settled, loosen
 from armillary.kernels.rows.choose import exact_score, record
@@ -59,16 +61,19 @@ def assign_best(
     rounder,
     counts,
     resultants,
+    room,
 ):
     """Arg max over the clusters `listed`, whose offsets are `level`, of the rows in `numbers` (None: all).
 
     Near ties, and bests next to the floor, are settled in float64. Where `own` and `other` are not None they receive
     safe bounds on the angles to the best and to the second best direction; cosines are off by at most `doubt`. Where
-    `counts` is not empty, all rows are added to the sums of their labels while they are in the cache.
+    `counts` is not empty, all rows are added to the sums of their labels while they are in the cache. `room` is that of
+    one thread (`rooms`).
     """
     n_rows = rows.shape[0] if numbers is None else numbers.shape[0]
-    tiles, best = _empty_tiles(rows.shape[1])
-    members, ahead, starts = np.empty(_ROWS, np.int64), np.empty(_ROWS, np.int64), np.empty(_ROWS, np.int64)
+    tiles, tops, winners, places = room
+    best = tops[0], tops[1], winners
+    members, ahead, starts = places[0], places[1], places[2]
     n_changed = 0
     for first in range(0, n_rows, _ROWS):
         size = n_rows - first if n_rows - first < _ROWS else _ROWS
@@ -108,9 +113,13 @@ def assign_pieces(
     rounder,
     counts,
     resultants,
+    all_rooms,
+    all_sums,
 ):
     """`assign_best` of all rows, which helpers join, `n_together` rows at a time."""
-    own_counts, own_resultants = _empty_sums(resultants)
+    seat = take_seat(taken)
+    room = all_rooms[0][seat], all_rooms[1][seat], all_rooms[2][seat], all_rooms[3][seat]
+    own_counts, own_resultants = all_sums[0][seat], all_sums[1][seat]
     n_changed = 0
     if is_helper == 0:
         ask(box, n_helpers, this_call())
@@ -134,24 +143,13 @@ def assign_pieces(
             rounder,
             own_counts,
             own_resultants,
+            room,
         )
         first = n_together * take_number(taken)
     _hand_in(box, n_helpers, own_counts, own_resultants, counts, resultants)
     add_to_total(taken, n_changed)
     if is_helper == 0:
         dismiss(box, n_helpers)
-
-
-@kernel
-def _empty_sums(resultants):
-    """The counts and resultants of a thread: nothing yet."""
-    n_clusters, n_columns = resultants.shape
-    own_counts, own_resultants = np.empty(n_clusters), np.empty((n_clusters, n_columns))
-    for k in range(n_clusters):
-        own_counts[k] = 0.0
-        for d in range(n_columns):
-            own_resultants[k, d] = 0.0
-    return own_counts, own_resultants
 
 
 @kernel
@@ -192,14 +190,19 @@ def assign_bounded_pieces(
     rounder,
     counts,
     resultants,
+    all_rooms,
+    all_sums,
+    all_numbers,
 ):
     """`assign_pieces` that passes over rows which bounds settle, and makes bounds of those that it scores.
 
     `turns` holds what `loosen` wants to know: angles turned (K,), the largest, the second largest, whose it is, and how
     far a label reaches.
     """
-    own_counts, own_resultants = _empty_sums(resultants)
-    active, others = np.empty(n_together, np.int64), np.empty(n_together, np.int64)
+    seat = take_seat(taken)
+    room = all_rooms[0][seat], all_rooms[1][seat], all_rooms[2][seat], all_rooms[3][seat]
+    own_counts, own_resultants = all_sums[0][seat], all_sums[1][seat]
+    active, others = all_numbers[seat, 0], all_numbers[seat, 1]
     turned, largest, second_largest, widest, reach = turns
     nothing, no_sums = own_counts[:0], own_resultants[:0]
     n_changed = 0
@@ -233,6 +236,7 @@ def assign_bounded_pieces(
                     rounder,
                     nothing,
                     no_sums,
+                    room,
                 )
         if counts.shape[0] > 0:
             add_rows(some, weights[part], label, is_wanted, rounder, own_counts, own_resultants)
@@ -243,15 +247,26 @@ def assign_bounded_pieces(
         dismiss(box, n_helpers)
 
 
-@kernel
-def _empty_tiles(n_columns):
-    """Room for the rows of the tiles (tiles, D, 16), flat, and for their best."""
-    best = np.empty(_ROWS, np.float32), np.empty(_ROWS, np.float32), np.empty(_ROWS, np.int32)
+def rooms(n_threads: int, n_columns: int) -> tuple[npt.NDArray[Any], ...]:
+    """What is written to for each thread: the rows of its tiles (tiles, D, 16), flat, their best, and their places.
+
+    A line of the cache lies between what two threads write to. Tiles begin at one: else each load of a long vector
+    takes two of them.
+    """
     n_values, line = _ROWS * n_columns, CACHE_LINE // 4
-    # numba's arrays begin at half a line of the cache as often as not: then each load of a long vector takes two lines
-    room = np.empty(n_values + line, np.float32)
+    room = np.empty(n_threads * n_values + line, np.float32)
     start = -(room.ctypes.data // 4) % line
-    return room[start : start + n_values], best
+    tiles = room[start : start + n_threads * n_values].reshape(n_threads, n_values)
+    tops, winners = np.empty((n_threads, 4, _ROWS), np.float32), np.empty((n_threads, 4 * _ROWS), np.int32)
+    return tiles, tops, winners, np.empty((n_threads, 4, _ROWS), np.int64)
+
+
+def own_sums(n_threads: int, resultants: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Counts and resultants of each thread: nothing yet, and some to spare, as in `rooms`."""
+    n_clusters, n_columns = resultants.shape
+    if n_clusters == 0:
+        return np.zeros((n_threads, 0)), np.zeros((n_threads, 0, 0))
+    return np.zeros((n_threads, n_clusters + CACHE_LINE // 8)), np.zeros((n_threads, n_clusters + 1, n_columns))
 
 
 @kernel
