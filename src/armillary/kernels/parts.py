@@ -203,7 +203,8 @@ def _remembering(typing: Any) -> Any:
     ask = typing._resolve_user_function_type
 
     def answer(function: Any, args: Any, kws: Any, literals: Any = None) -> Any:
-        kind, flags = typing._lookup_global(function) or function, targetconfig.ConfigStack.top_or_none()
+        kind: Any = typing._lookup_global(function) or function
+        flags = targetconfig.ConfigStack.top_or_none()
         if kws or type(kind) is not types.Function or type(flags) is not _Flags:
             return ask(function, args, kws, literals)
         if (known := _answers.get((id(kind), args, flags))) is None:
@@ -289,7 +290,8 @@ class _Rewrites(NopythonRewrites):
 
 def _is_list(index: Any) -> bool:
     """Whether an index lists elements, so that they are copied."""
-    return any(isinstance(one, types.Array) for one in (index if isinstance(index, types.BaseTuple) else (index,)))
+    every = tuple(index) if isinstance(index, types.BaseTuple) else (index,)  # type: ignore[arg-type]
+    return any(isinstance(one, types.Array) for one in every)
 
 
 # Passes for what no kernel has (closures, `with`, messages made of variables), and notes on types for people. Each pass

@@ -188,7 +188,7 @@ def small(dimension: int) -> SmallKernels:
         all_lines,
     ):
         n_changed = 0
-        seat = take_seat(taken)
+        seat: int = take_seat(taken)
         before, lines = all_before[seat], all_lines[seat]
         is_counted, is_summed, is_named = changed.shape[0] > 0, sums.shape[0] > 0, named.shape[0] > 0
         if is_helper == 0:

@@ -117,7 +117,7 @@ def assign_pieces(
     all_sums,
 ):
     """`assign_best` of all rows, which helpers join, `n_together` rows at a time."""
-    seat = take_seat(taken)
+    seat: int = take_seat(taken)
     room = all_rooms[0][seat], all_rooms[1][seat], all_rooms[2][seat], all_rooms[3][seat]
     own_counts, own_resultants = all_sums[0][seat], all_sums[1][seat]
     n_changed = 0
@@ -199,7 +199,7 @@ def assign_bounded_pieces(
     `turns` holds what `loosen` wants to know: angles turned (K,), the largest, the second largest, whose it is, and how
     far a label reaches.
     """
-    seat = take_seat(taken)
+    seat: int = take_seat(taken)
     room = all_rooms[0][seat], all_rooms[1][seat], all_rooms[2][seat], all_rooms[3][seat]
     own_counts, own_resultants = all_sums[0][seat], all_sums[1][seat]
     active, others = all_numbers[seat, 0], all_numbers[seat, 1]
