@@ -205,7 +205,8 @@ def _remembering(typing: Any) -> Any:
     def answer(function: Any, args: Any, kws: Any, literals: Any = None) -> Any:
         kind: Any = typing._lookup_global(function) or function
         flags = targetconfig.ConfigStack.top_or_none()
-        if kws or type(kind) is not types.Function or type(flags) is not _Flags:
+        is_of_numba = type(kind) is types.Function
+        if kws or not is_of_numba or type(flags) is not _Flags:
             return ask(function, args, kws, literals)
         if (known := _answers.get((id(kind), args, flags))) is None:
             signature = ask(function, args, kws, literals)
