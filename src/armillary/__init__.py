@@ -5,8 +5,9 @@ Public names are imported on first use, so that `import armillary` stays as ligh
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from armillary.collector import imported
 
 if TYPE_CHECKING:
     from armillary.models.dirichlet_process.dirichlet_process_mixture import DirichletProcessMixture
@@ -92,9 +93,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        return getattr(imported(_HOMES[name]), name)
     if name in _ROOMS:
-        return importlib.import_module(f"armillary.{name}")
+        return imported(f"armillary.{name}")
     raise AttributeError(f"module 'armillary' has no attribute {name!r}")
 
 

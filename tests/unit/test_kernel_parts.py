@@ -11,6 +11,8 @@ import sys
 import numba
 import numpy as np
 import pytest
+from numba.core import registry
+from numba.core.runtime import _nrt_python, rtsys
 
 from armillary import SphericalKMeans
 from armillary.exceptions import CacheWarning
@@ -71,6 +73,65 @@ def test_versions_are_counted_by_name():
     assert jit.versions()[f"{__name__}.deep"] == before + 1
 
 
+def test_arrays_that_kernels_make_and_lend_are_freed():
+    @jit.kernel
+    def doubled(rows):
+        out = np.empty(rows.shape[0])
+        for i in range(rows.shape[0]):
+            out[i] = 2.0 * rows[i]
+        return out
+
+    @jit.kernel
+    def rest(rows):
+        return rows[1:]
+
+    @jit.kernel
+    def borrowing(rows):
+        last = rows[1:], rows
+        return scaled(last[0][1:], 1) + last[1][-1]
+
+    @jit.kernel
+    def owning(rows):
+        return borrowing(rest(doubled(rows))) + scaled(rest(rows), 1)
+
+    for one in (doubled, rest, borrowing, owning):
+        one._cache.disable()
+    rows = np.arange(4.0)
+    assert owning(rows) == 18.0
+    _nrt_python.memsys_enable_stats()
+    try:
+        owners, before = sys.getrefcount(rows), rtsys.get_allocation_stats()
+        for _ in range(10):
+            owning(rows), borrowing(rows), rest(rows)
+        after = rtsys.get_allocation_stats()
+    finally:
+        _nrt_python.memsys_disable_stats()
+    assert after.mi_alloc - before.mi_alloc >= 10
+    assert after.mi_alloc - before.mi_alloc == after.mi_free - before.mi_free
+    assert sys.getrefcount(rows) == owners
+    assert "NRT_" in owning.inspect_llvm()[owning.signatures[0]]
+    assert "NRT_" not in borrowing.inspect_llvm()[borrowing.signatures[0]]
+
+
+def test_numba_is_left_as_it_was():
+    @jit.kernel
+    def fresh(n):
+        return np.empty(n).shape[0] + min(n, 3)
+
+    @numba.njit
+    def of_others(n):
+        out = np.empty(n)
+        out[:] = min(n, 3)
+        return out.sum()
+
+    fresh._cache.disable()
+    assert fresh(5) == 8
+    code, typing = registry.cpu_target.target_context.codegen(), registry.cpu_target.typing_context
+    assert not {"_library_class", "set_env"} & set(vars(code))
+    assert "_resolve_user_function_type" not in vars(typing)
+    assert of_others(5) == 15.0  # parts are linked there too
+
+
 @pytest.mark.parametrize("is_enabled", [True, False])
 def test_the_collector_is_left_as_it_was(is_enabled):
     @jit.kernel
@@ -117,12 +178,8 @@ model = armillary.SphericalKMeans(3, random_state=0).fit(rows)
 print(hashlib.sha256(model.labels_.tobytes() + model.resultants_.tobytes()).hexdigest(), jit.where_kept())
 """
 OTHER_VERSION = "numba.__version__ = '0.99.1'"
-A_NAME_IS_GONE = "import numba._dynfunc; sys.modules['numba._dynfunc'] = None; del numba._dynfunc"
-A_PART_FAILS = """
-from types import SimpleNamespace
-from armillary.kernels import parts
-parts._dynfunc = SimpleNamespace()
-"""
+A_NAME_IS_GONE = "from numba.core import typed_passes; del typed_passes.NativeLowering"
+A_PART_FAILS = "from armillary.kernels import parts; parts._is_borrowing = None"
 CHANGES = {
     OTHER_VERSION: "which takes longer: numba 0.99.1 was not tested",
     A_NAME_IS_GONE: "which takes longer: this numba has other internals",

@@ -3,7 +3,11 @@
 Numba would make of a kernel that another one calls all that a call from Python needs: optimised code, machine code, and
 two wrappers that take its arguments from Python. The caller takes in what was optimised and optimises it again, at each
 level of calls: two thirds of the time of compiling `Links`. A part is left as it was lowered, and optimised once, in
-the kernel that it ends in.
+the kernel that it ends in. So are functions of numba's own, such as `np.empty`.
+
+Three more things cost time and are not needed. Arrays that a kernel is given, and views of them, need no owners: their
+counts are a third of the code of a kernel that makes no array. A function that was asked what it makes of some types
+answers the same the next time. And nobody calls kernels from C.
 
 This needs names that numba does not promise. `jit` imports this module on versions on which it was tested, and a kernel
 that fails to compile this way is compiled by numba alone, like all kernels after it.
@@ -11,18 +15,21 @@ that fails to compile this way is compiled by numba alone, like all kernels afte
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numba
-from numba import _dynfunc, types  # type: ignore[attr-defined]
-from numba.core import codegen, registry
+from numba import types
+from numba.core import codegen, registry, targetconfig
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import register_pass
-from numba.core.typed_passes import NativeLowering
+from numba.core.typed_passes import NativeLowering, NopythonRewrites
+
+from armillary.collector import waiting
 
 _logger = logging.getLogger("armillary.kernels")
 
@@ -35,7 +42,7 @@ class Kernel(registry.CPUDispatcher):
 
     def __init__(self, function: Any, options: dict[str, Any]) -> None:
         super().__init__(function, targetoptions=options, pipeline_class=_KernelCompiler)
-        _customize(self._compiler, _Flags)
+        _customize(self._compiler, _kernel_flags)
         self.part = _Part(function, options)
         self._options = options
 
@@ -46,11 +53,12 @@ class Kernel(registry.CPUDispatcher):
 
     def compile(self, sig: Any) -> Any:
         """As numba asks for it."""
-        with _without_collector():
+        with waiting():
             if Kernel.is_plain:
                 return self._compile_plainly(sig)
             try:
-                return super().compile(sig)
+                with _helped():
+                    return super().compile(sig)
             except Warning:  # of the cache, where warnings are errors
                 raise
             except Exception as error:
@@ -73,18 +81,6 @@ class Kernel(registry.CPUDispatcher):
         return super().compile(sig)
 
 
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """The collector would look a dozen times at what stays: 5 to 15 % of a compilation."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 def _customize(compiler: Any, change: Any) -> None:
     """Have a compiler change its flags."""
     if not hasattr(compiler, "_customize_flags"):
@@ -98,7 +94,7 @@ class _Part(registry.CPUDispatcher):
     _compiler: Any
 
     def __init__(self, function: Any, options: dict[str, Any]) -> None:
-        super().__init__(function, targetoptions=options, pipeline_class=_PartCompiler)
+        super().__init__(function, targetoptions=options, pipeline_class=_KernelCompiler)
         _customize(self._compiler, _part_flags)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
@@ -113,52 +109,190 @@ class _Flags(Flags):
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, _Flags) and self._values == other._values)
+        return self is other or (isinstance(other, _Flags) and self._shared() == other._shared())
 
     def __hash__(self) -> int:
         return hash(_Flags)  # they may still change, and few differ
 
+    def _shared(self) -> dict[str, Any]:
+        """What functions inside a kernel depend on: one version of them for kernels and parts."""
+        return {name: value for name, value in self._values.items() if name != "no_cpython_wrapper"}
 
-def _part_flags(flags: Flags) -> Any:
+
+def _kernel_flags(flags: Flags) -> Any:
     changed: Any = _Flags(flags)
-    changed.no_cpython_wrapper = changed.no_cfunc_wrapper = changed.no_compile = True
+    changed.no_cfunc_wrapper = True
     return changed
 
 
-_REPLACED = ("_optimize_final_module", "_finalize_final_module", "_finalize_dynamic_globals")
+def _part_flags(flags: Flags) -> Any:
+    changed = _kernel_flags(flags)
+    changed.no_cpython_wrapper = True
+    return changed
+
+
+# ---------------------------------------------------------------------------------------- what numba is lent meanwhile
+
+
+@contextmanager
+def _helped() -> Iterator[None]:
+    """Numba makes libraries of code that can be parts, and remembers types, while this thread compiles."""
+    target, typing = registry.cpu_target.target_context, registry.cpu_target.typing_context
+    code = target.codegen()
+    ours = {
+        (target, "get_abi_sizeof"): cache(target.get_abi_sizeof),  # each answer is a program that LLVM reads
+        (code, "_library_class"): _Library,
+        (code, "set_env"): _for_those_with_code(code),
+        (typing, "_resolve_user_function_type"): _remembering(typing),
+    }
+    with global_compiler_lock:
+        for (owner, name), replacement in ours.items():
+            setattr(owner, name, replacement)
+        try:
+            yield
+        finally:
+            for owner, name in ours:
+                delattr(owner, name)  # its class has numba's
+
+
+class _Library(codegen.JITCodeLibrary):
+    """Code that is only linked into that of others, with what it calls itself, unless Python can call it."""
+
+    _is_part = False
+
+    def get_pointer_to_function(self, name: str) -> Any:
+        """Asked for when all code is there: 0 for what Python cannot call."""
+        if not self._finalized:
+            self._is_part = all(function.name != name for function in self._final_module.functions)
+        return super().get_pointer_to_function(name)
+
+    def _optimize_final_module(self) -> None:
+        if not self._is_part:
+            super()._optimize_final_module()
+
+    def _finalize_final_module(self) -> None:
+        """No machine code is made of a part."""
+        if self._is_part:
+            self._finalize_dynamic_globals()
+            self._finalized = True
+        else:
+            super()._finalize_final_module()
+
+
+_REPLACED = ("_optimize_final_module", "_finalize_final_module", "_finalize_dynamic_globals", "get_pointer_to_function")
 if missing := [name for name in _REPLACED if not hasattr(codegen.JITCodeLibrary, name)]:
     raise AttributeError(f"libraries of code have no {missing[0]}")
 
 
-class _PartLibrary(codegen.JITCodeLibrary):
-    """Code that is only linked into that of others, with what it calls itself."""
+def _for_those_with_code(code: Any) -> Any:
+    """Numba's `set_env`, which takes it for granted that there is machine code."""
+    known = code.set_env
 
-    def _optimize_final_module(self) -> None:
-        """It is optimised there."""
+    def set_env(name: str, env: Any) -> None:
+        if code._engine.is_symbol_defined(name):
+            known(name, env)
 
-    def _finalize_final_module(self) -> None:
-        """No machine code is made of it."""
-        self._finalize_dynamic_globals()
-        self._finalized = True
+    return set_env
+
+
+_answers: dict[Any, Any] = {}
+
+
+def _remembering(typing: Any) -> Any:
+    """Numba's answers to what a function makes of types; it would ask dozens of templates each time."""
+    ask = typing._resolve_user_function_type
+
+    def answer(function: Any, args: Any, kws: Any, literals: Any = None) -> Any:
+        kind: Any = typing._lookup_global(function) or function
+        flags = targetconfig.ConfigStack.top_or_none()
+        is_of_numba = type(kind) is types.Function
+        if kws or not is_of_numba or type(flags) is not _Flags:
+            return ask(function, args, kws, literals)
+        if (known := _answers.get((id(kind), args, flags))) is None:
+            signature = ask(function, args, kws, literals)
+            if signature is not None and signature.args in kind._impl_keys:
+                known = kind, signature, kind._impl_keys[signature.args]  # with its kind: another may get its id
+                _answers[id(kind), args, _Flags(flags)] = known
+            return signature
+        _, signature, kind._impl_keys[signature.args] = known
+        return signature
+
+    return answer
+
+
+# ------------------------------------------------------------------------------------------------------------ passes
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _PartLowering(NativeLowering):
-    """To code that compiled code calls, and Python cannot."""
+class _Lowering(NativeLowering):
+    """To code that counts owners of arrays only where arrays are made."""
 
-    _name = "armillary_part_lowering"
+    _name = "armillary_lowering"
 
     def run_pass(self, state: Any) -> bool:
         """As numba asks for it."""
-        state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
-        super().run_pass(state)
-        lowered = state["cr"]
-        # the function is a name by which lowered calls find the library; it has no address to be called at
-        named = (lowered.fndesc.lookup_module(), state.func_id.func_name, "", 0, lowered.env, (state.library,))
-        function = _dynfunc.make_function(*named)
-        state.targetctx.insert_user_function(function, lowered.fndesc, [state.library])
-        state["cr"] = lowered._replace(cfunc=function)
-        return True
+        whole = state.targetctx
+        if _is_borrowing(state):
+            state.targetctx = whole.subtarget(enable_nrt=False)
+            vars(state.targetctx).pop("nrt", None)
+        try:
+            return bool(super().run_pass(state))
+        finally:
+            state.targetctx = whole
+
+
+def _is_borrowing(state: Any) -> bool:
+    """Whether a kernel has no arrays but those it is given and views of them, and gives none back."""
+    models = state.targetctx.data_model_manager
+    if models[state.return_type].contains_nrt_meminfo():
+        return False
+    for block in state.func_ir.blocks.values():
+        for made in block.find_exprs():
+            if made.op in _CALLS:
+                if models[state.calltypes[made].return_type].contains_nrt_meminfo():
+                    return False
+            elif made.op not in _VIEWS or (made.op == "getitem" and _is_list(state.typemap[made.index.name])):
+                return False
+    return True
+
+
+# What makes no array, or one that a function returns; and what makes views at most.
+_CALLS = {"binop", "call", "inplace_binop", "unary"}
+_VIEWS = {
+    "build_tuple",
+    "cast",
+    "exhaust_iter",
+    "getattr",
+    "getitem",
+    "getiter",
+    "iternext",
+    "null",
+    "pair_first",
+    "pair_second",
+    "phi",
+    "static_getitem",
+    "undef",
+}
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Rewrites(NopythonRewrites):
+    """Arithmetic of arrays as loops; most kernels have none."""
+
+    _name = "armillary_rewrites"
+
+    def run_pass(self, state: Any) -> bool:
+        """As numba asks for it."""
+        made = (one for block in state.func_ir.blocks.values() for one in block.find_exprs() if one.op in _CALLS)
+        if not any(isinstance(state.calltypes[one].return_type, types.Array) for one in made):
+            return False
+        return bool(super().run_pass(state))
+
+
+def _is_list(index: Any) -> bool:
+    """Whether an index lists elements, so that they are copied."""
+    every = tuple(index) if isinstance(index, types.BaseTuple) else (index,)  # type: ignore[arg-type]
+    return any(isinstance(one, types.Array) for one in every)
 
 
 # Passes for what no kernel has (closures, `with`, messages made of variables), and notes on types for people. Each pass
@@ -188,10 +322,4 @@ class _KernelCompiler(CompilerBase):
 
     def replaced(self, step: Any, why: str) -> tuple[Any, str]:
         """The pass to make in place of numba's."""
-        return step, why
-
-
-class _PartCompiler(_KernelCompiler):
-    def replaced(self, step: Any, why: str) -> tuple[Any, str]:
-        """Lowered to a part."""
-        return (_PartLowering if step is NativeLowering else step), why
+        return {NativeLowering: _Lowering, NopythonRewrites: _Rewrites}.get(step, step), why

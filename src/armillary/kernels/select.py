@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import cast
 
+from armillary.collector import imported
 from armillary.exceptions import ParameterError
 from armillary.kernels.rows.contract import Kernels
 
@@ -16,4 +16,4 @@ def kernels_for(device: str) -> Kernels:
     if device not in _HOMES:
         known = ", ".join(repr(name) for name in _HOMES)
         raise ParameterError(f"`device` must be one of {known}; got {device!r}. There is no other implementation here.")
-    return cast(Kernels, importlib.import_module(_HOMES[device]))
+    return cast(Kernels, imported(_HOMES[device]))

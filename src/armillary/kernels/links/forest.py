@@ -135,8 +135,9 @@ def _settle(forest, rule, i):
     """What follows from the sum and the count of a node."""
     v = forest.sums[i]
     norm = math.sqrt(_dot(v, v))
-    forest.nodes[i].norm = norm
-    forest.nodes[i].gain = _gain(rule, forest.nodes[i].count)
+    node = forest.nodes[i]
+    node.norm = norm
+    node.gain = _gain(rule, node.count)
     centroid = forest.centroids[i]
     for d in range(v.shape[0]):
         centroid[d] = v[d] / norm
@@ -152,13 +153,14 @@ def settle_all(forest, rule):
         _settle(forest, rule, i)
     for i in range(n_nodes):
         if forest.nodes[i].parent >= 0:
-            _attach(forest, i, forest.nodes[i].parent)
+            _attach(forest.nodes, i, forest.nodes[i].parent)
 
 
 @kernel
 def _freshen(forest, slot):
-    if not forest.nodes[slot].is_fresh:
-        forest.nodes[slot].is_fresh = True
+    node = forest.nodes[slot]
+    if not node.is_fresh:
+        node.is_fresh = True
         forest.fresh[forest.tally[_N_FRESH]] = slot
         forest.tally[_N_FRESH] += 1
 
@@ -172,15 +174,10 @@ def forget_table(forest):
 
 
 @kernel
-def _products(forest, rows32, table, n_table, r, start):
-    """The line of products of row r, computed for some rows ahead where there is no table."""
-    if n_table:
-        return table[r]
-    place = (r - start) % LINK_GROUP
-    if place == 0:
-        forget_table(forest)
-        _filter_rows(forest.centroids, forest.tally[_N_NODES], rows32[r : r + LINK_GROUP], forest.scores)
-    return forest.scores[place]
+def _look_ahead(forest, rows32, r):
+    """The products of row r and some rows ahead, where there is no table."""
+    forget_table(forest)
+    _filter_rows(forest.centroids, forest.tally[_N_NODES], rows32[r : r + LINK_GROUP], forest.scores)
 
 
 @kernel
@@ -242,66 +239,67 @@ def exact_cosines(forest, row, out):
 
 
 @kernel
-def _attach(forest, child, parent):
+def _attach(nodes, child, parent):
     """Make a root the child of a node of another tree."""
-    forest.nodes[child].parent = parent
-    first = forest.nodes[parent].child
-    forest.nodes[child].next, forest.nodes[child].previous = first, -1
+    own, above = nodes[child], nodes[parent]
+    first = above.child
+    own.parent, own.next, own.previous = parent, first, -1
     if first >= 0:
-        forest.nodes[first].previous = child
-    forest.nodes[parent].child = child
+        nodes[first].previous = child
+    above.child = child
 
 
 @kernel
-def _detach(forest, child):
+def _detach(nodes, child):
     """Remove the edge of a node to its parent; the node is then a root."""
-    parent, before, after = forest.nodes[child].parent, forest.nodes[child].previous, forest.nodes[child].next
+    own = nodes[child]
+    before, after = own.previous, own.next
     if before >= 0:
-        forest.nodes[before].next = after
+        nodes[before].next = after
     else:
-        forest.nodes[parent].child = after
+        nodes[own.parent].child = after
     if after >= 0:
-        forest.nodes[after].previous = before
-    forest.nodes[child].parent = forest.nodes[child].next = forest.nodes[child].previous = -1
-    forest.nodes[child].is_pinned = False
+        nodes[after].previous = before
+    own.parent = own.next = own.previous = -1
+    own.is_pinned = False
 
 
 @kernel
-def _make_root(forest, node):
+def _make_root(nodes, node):
     """Turn the links between a node and the root of its tree around."""
-    parent, is_pinned = forest.nodes[node].parent, forest.nodes[node].is_pinned
+    parent, is_pinned = nodes[node].parent, nodes[node].is_pinned
     if parent < 0:
         return
-    _detach(forest, node)
+    _detach(nodes, node)
     below = node
     while parent >= 0:
-        above, is_pinned_above = forest.nodes[parent].parent, forest.nodes[parent].is_pinned
+        above, is_pinned_above = nodes[parent].parent, nodes[parent].is_pinned
         if above >= 0:
-            _detach(forest, parent)
-        _attach(forest, parent, below)
-        forest.nodes[parent].is_pinned = is_pinned
+            _detach(nodes, parent)
+        _attach(nodes, parent, below)
+        nodes[parent].is_pinned = is_pinned
         below, parent, is_pinned = parent, above, is_pinned_above
 
 
 @kernel
-def _root(forest, node):
-    while forest.nodes[node].parent >= 0:
-        node = forest.nodes[node].parent
+def _root(nodes, node):
+    while nodes[node].parent >= 0:
+        node = nodes[node].parent
     return node
 
 
 @kernel
-def _tree(forest, node, out):
+def _tree(nodes, node, out):
     """Write the slots of the tree of a node; return how many. A list that is read while it grows: no recursion."""
-    out[0] = _root(forest, node)
+    out[0] = _root(nodes, node)
     n_found, n_read = 1, 0
     while n_read < n_found:
-        child = forest.nodes[out[n_read]].child
+        child = nodes[out[n_read]].child
         n_read += 1
         while child >= 0:
             out[n_found] = child
             n_found += 1
-            child = forest.nodes[child].next
+            child = nodes[child].next
     return n_found
 
 
@@ -315,50 +313,53 @@ def _vacate(forest, slot):
     for d in range(forest.sums.shape[1]):
         forest.sums[slot, d] = forest.sums[last, d]
         forest.centroids[slot, d] = forest.centroids[last, d]
-    is_fresh = forest.nodes[slot].is_fresh
-    forest.nodes[slot] = forest.nodes[last]
-    forest.nodes[slot].is_fresh = is_fresh
-    parent, before, after = forest.nodes[last].parent, forest.nodes[last].previous, forest.nodes[last].next
-    if before >= 0:
-        forest.nodes[before].next = slot
-    elif parent >= 0:
-        forest.nodes[parent].child = slot
-    if after >= 0:
-        forest.nodes[after].previous = slot
-    child = forest.nodes[last].child
+    nodes = forest.nodes
+    moved = nodes[last]
+    is_fresh = nodes[slot].is_fresh
+    nodes[slot] = moved
+    nodes[slot].is_fresh = is_fresh
+    if moved.previous >= 0:
+        nodes[moved.previous].next = slot
+    elif moved.parent >= 0:
+        nodes[moved.parent].child = slot
+    if moved.next >= 0:
+        nodes[moved.next].previous = slot
+    child = moved.child
     while child >= 0:
-        forest.nodes[child].parent = slot
-        child = forest.nodes[child].next
+        nodes[child].parent = slot
+        child = nodes[child].next
     _freshen(forest, slot)
 
 
 @kernel
 def _join(forest, rule, i, j, log):
     """Merge two neighbours into the older of them; return its slot."""
-    kept, gone = (i, j) if forest.nodes[i].number < forest.nodes[j].number else (j, i)
-    if forest.nodes[gone].parent == kept:
-        _detach(forest, gone)
+    nodes = forest.nodes
+    kept, gone = (i, j) if nodes[i].number < nodes[j].number else (j, i)
+    stays, goes = nodes[kept], nodes[gone]
+    if goes.parent == kept:
+        _detach(nodes, gone)
     else:  # the one that goes is the parent: its place becomes that of the one that stays
-        _detach(forest, kept)
-        parent, is_pinned = forest.nodes[gone].parent, forest.nodes[gone].is_pinned
+        _detach(nodes, kept)
+        parent, is_pinned = goes.parent, goes.is_pinned
         if parent >= 0:
-            _detach(forest, gone)
-            _attach(forest, kept, parent)
-            forest.nodes[kept].is_pinned = is_pinned
-    child = forest.nodes[gone].child
+            _detach(nodes, gone)
+            _attach(nodes, kept, parent)
+            stays.is_pinned = is_pinned
+    child = goes.child
     while child >= 0:
-        after, is_pinned = forest.nodes[child].next, forest.nodes[child].is_pinned
-        _detach(forest, child)
-        _attach(forest, child, kept)
-        forest.nodes[child].is_pinned = is_pinned
+        after, is_pinned = nodes[child].next, nodes[child].is_pinned
+        _detach(nodes, child)
+        _attach(nodes, child, kept)
+        nodes[child].is_pinned = is_pinned
         child = after
     for d in range(forest.sums.shape[1]):
         forest.sums[kept, d] += forest.sums[gone, d]
-    forest.nodes[kept].count += forest.nodes[gone].count
-    if forest.nodes[gone].last_seen > forest.nodes[kept].last_seen:
-        forest.nodes[kept].last_seen = forest.nodes[gone].last_seen
+    stays.count += goes.count
+    if goes.last_seen > stays.last_seen:
+        stays.last_seen = goes.last_seen
     n_joins = forest.tally[_N_JOINS]
-    log.joins[n_joins, 0], log.joins[n_joins, 1] = forest.nodes[gone].number, forest.nodes[kept].number
+    log.joins[n_joins, 0], log.joins[n_joins, 1] = goes.number, stays.number
     forest.tally[_N_JOINS] = n_joins + 1
     last = forest.tally[_N_NODES] - 1
     _vacate(forest, gone)
@@ -368,30 +369,30 @@ def _join(forest, rule, i, j, log):
 
 
 @kernel
-def _tell(forest, log, fate, cluster, other):
-    n_events = forest.tally[_N_EVENTS]
-    log.events[n_events, 0] = forest.tally[_N_VECTORS]
+def _tell(tally, log, fate, cluster, other):
+    n_events = tally[_N_EVENTS]
+    log.events[n_events, 0] = tally[_N_VECTORS]
     log.events[n_events, 1] = fate
     log.events[n_events, 2] = cluster
     log.events[n_events, 3] = other
-    forest.tally[_N_EVENTS] = n_events + 1
+    tally[_N_EVENTS] = n_events + 1
 
 
 @kernel
-def _new_id(forest, log, fate, source):
-    number = forest.tally[_NEXT_ID]
-    forest.tally[_NEXT_ID] = number + 1
-    forest.tally[_N_CLUSTERS] += 1
-    _tell(forest, log, fate, number, source)
+def _new_id(tally, log, fate, source):
+    number = tally[_NEXT_ID]
+    tally[_NEXT_ID] = number + 1
+    tally[_N_CLUSTERS] += 1
+    _tell(tally, log, fate, number, source)
     return number
 
 
 @kernel
-def _sort_by_age(forest, slots, n_slots):
+def _sort_by_age(nodes, slots, n_slots):
     """Sort slots by the numbers of their nodes, by a heap: NumPy's sort takes longer to compile than all else here."""
     for end in range(1, n_slots):
         slot, place = slots[end], end
-        while place > 0 and forest.nodes[slots[(place - 1) // 2]].number < forest.nodes[slot].number:
+        while place > 0 and nodes[slots[(place - 1) // 2]].number < nodes[slot].number:
             slots[place] = slots[(place - 1) // 2]
             place = (place - 1) // 2
         slots[place] = slot
@@ -400,9 +401,9 @@ def _sort_by_age(forest, slots, n_slots):
         slots[end] = slots[0]
         below = 1
         while below < end:
-            if below + 1 < end and forest.nodes[slots[below + 1]].number > forest.nodes[slots[below]].number:
+            if below + 1 < end and nodes[slots[below + 1]].number > nodes[slots[below]].number:
                 below += 1
-            if forest.nodes[slots[below]].number < forest.nodes[slot].number:
+            if nodes[slots[below]].number < nodes[slot].number:
                 break
             slots[place] = slots[below]
             place, below = below, 2 * below + 1
@@ -440,18 +441,18 @@ def _sever(forest, rule, i, removed):
     n_removed = 0
     parent = forest.nodes[i].parent
     if parent >= 0 and not forest.nodes[i].is_pinned and _is_broken(forest, rule, i, parent):
-        _detach(forest, i)
+        _detach(forest.nodes, i)
         removed[0] = parent
         n_removed = 1
     child = forest.nodes[i].child
     while child >= 0:
         after = forest.nodes[child].next
         if not forest.nodes[child].is_pinned and _is_broken(forest, rule, i, child):
-            _detach(forest, child)
+            _detach(forest.nodes, child)
             removed[n_removed] = child
             n_removed += 1
         child = after
-    _sort_by_age(forest, removed, n_removed)
+    _sort_by_age(forest.nodes, removed, n_removed)
     return n_removed
 
 
@@ -481,11 +482,11 @@ def _name_parts(forest, cluster, log):
             members[n_members] = i
             part[i] = -1
             n_members += 1
-    _sort_by_age(forest, members, n_members)
+    _sort_by_age(forest.nodes, members, n_members)
     n_parts = 0
     for m in range(n_members):
         if part[members[m]] < 0:
-            for t in range(_tree(forest, members[m], tree)):
+            for t in range(_tree(forest.nodes, members[m], tree)):
                 part[tree[t]] = n_parts
             n_parts += 1
     if n_parts < 2:
@@ -501,7 +502,7 @@ def _name_parts(forest, cluster, log):
         if weights[number] > weights[heaviest]:
             heaviest = number
     for number in range(n_parts):
-        names[number] = cluster if number == heaviest else _new_id(forest, log, _SPLIT, cluster)
+        names[number] = cluster if number == heaviest else _new_id(forest.tally, log, _SPLIT, cluster)
     for m in range(n_members):
         forest.nodes[members[m]].id = names[part[members[m]]]
 
@@ -520,11 +521,11 @@ def _update(forest, rule, i, log):
             i = _join(forest, rule, i, j, log)
             j, cosine = _most_similar_neighbour(forest, i)
         for r in range(_sever(forest, rule, i, removed)):
-            n_nodes = _tree(forest, removed[r], tree)
+            n_nodes = _tree(forest.nodes, removed[r], tree)
             partner, margin, cosine = _best_partner(forest, rule, i, tree[:n_nodes])
             if margin >= 0.0:
-                _make_root(forest, partner)
-                _attach(forest, partner, i)
+                _make_root(forest.nodes, partner)
+                _attach(forest.nodes, partner, i)
                 is_again = is_again or cosine >= rule.joining
             else:
                 is_cut = True
@@ -567,13 +568,13 @@ def _link_as(forest, i, j, kept, is_pinned, corrections, log):
     if gone == kept:
         gone, inside = forest.nodes[i].id, i
     tree = forest.scratch[0]
-    for t in range(_tree(forest, inside, tree)):
+    for t in range(_tree(forest.nodes, inside, tree)):
         forest.nodes[tree[t]].id = kept
-    _make_root(forest, j)
-    _attach(forest, j, i)
+    _make_root(forest.nodes, j)
+    _attach(forest.nodes, j, i)
     forest.nodes[j].is_pinned = is_pinned
     forest.tally[_N_CLUSTERS] -= 1
-    _tell(forest, log, _MERGE, gone, kept)
+    _tell(forest.tally, log, _MERGE, gone, kept)
     for p in range(apart.shape[0]):
         for side in range(2):
             if apart[p, side] == gone:
@@ -607,7 +608,7 @@ def link_pinned(forest, rule, i, j, corrections, log):
 @kernel
 def cut_between(forest, rule, i, j, log):
     """Cut the weakest edge (least margin; tie: younger) between two nodes of a tree; False if all are pinned."""
-    _make_root(forest, j)
+    _make_root(forest.nodes, j)
     weakest, least = -1, np.inf
     node = i
     while forest.nodes[node].parent >= 0:
@@ -619,7 +620,7 @@ def cut_between(forest, rule, i, j, log):
     if weakest < 0:
         return False
     cluster = forest.nodes[i].id
-    _detach(forest, weakest)
+    _detach(forest.nodes, weakest)
     _name_parts(forest, cluster, log)
     return True
 
@@ -665,7 +666,7 @@ def _whole_clusters(forest):
     sums, weights = np.zeros((n_clusters, forest.sums.shape[1])), np.zeros(n_clusters)
     ids = np.empty(n_clusters, np.int64)
     for j in range(n_nodes):
-        c = place[_root(forest, j)]
+        c = place[_root(forest.nodes, j)]
         for d in range(sums.shape[1]):
             sums[c, d] += forest.sums[j, d]
         weights[c] += forest.nodes[j].count
@@ -796,10 +797,10 @@ def _settle_lone(forest, rule, corrections, log):
 def _drop(forest, node):
     child = forest.nodes[node].child
     while child >= 0:
-        _detach(forest, child)
+        _detach(forest.nodes, child)
         child = forest.nodes[node].child
     if forest.nodes[node].parent >= 0:
-        _detach(forest, node)
+        _detach(forest.nodes, node)
     _vacate(forest, node)
 
 
@@ -811,7 +812,7 @@ def _forget_idle(forest, rule, log):
     n_idle, oldest = 0, now
     for i in range(forest.tally[_N_NODES]):
         if forest.nodes[i].parent < 0:
-            n_tree = _tree(forest, i, tree)
+            n_tree = _tree(forest.nodes, i, tree)
             seen = np.int64(0)
             for t in range(n_tree):
                 last_seen = forest.nodes[tree[t]].last_seen
@@ -828,7 +829,7 @@ def _forget_idle(forest, rule, log):
             else:
                 oldest = seen if seen < oldest else oldest
     for number in range(n_idle):
-        _tell(forest, log, _DEATH, idle[number], -1)
+        _tell(forest.tally, log, _DEATH, idle[number], -1)
     forest.tally[_N_CLUSTERS] -= n_idle
     if n_idle:
         # from the end: what moves into a place that falls free has been looked at
@@ -841,17 +842,17 @@ def _forget_idle(forest, rule, log):
 @kernel
 def _make_room(forest, rule, log):
     """Give up the node unseen for longest (tie: older): to its most similar neighbour, or, without one, to oblivion."""
-    lost = 0
+    lost, nodes = 0, forest.nodes
     for i in range(1, forest.tally[_N_NODES]):
-        is_later = forest.nodes[i].last_seen > forest.nodes[lost].last_seen
-        is_equal = forest.nodes[i].last_seen == forest.nodes[lost].last_seen
-        if not is_later and not (is_equal and forest.nodes[i].number > forest.nodes[lost].number):
+        one, other = nodes[i], nodes[lost]
+        is_equal = one.last_seen == other.last_seen
+        if one.last_seen <= other.last_seen and not (is_equal and one.number > other.number):
             lost = i
     neighbour, _ = _most_similar_neighbour(forest, lost)
     if neighbour >= 0:
         _update(forest, rule, _join(forest, rule, lost, neighbour, log), log)
     else:
-        _tell(forest, log, _DEATH, forest.nodes[lost].id, -1)
+        _tell(forest.tally, log, _DEATH, forest.nodes[lost].id, -1)
         forest.tally[_N_CLUSTERS] -= 1
         _vacate(forest, lost)
 
@@ -879,16 +880,17 @@ def _open(forest, rule, row, weight, cluster, parent):
     v = forest.sums[i]
     for d in range(row.shape[0]):
         v[d] = weight * np.float64(row[d])
-    forest.nodes[i].count = weight
-    forest.nodes[i].number = forest.tally[_NEXT_NODE]
+    node = forest.nodes[i]
+    node.count = weight
+    node.number = forest.tally[_NEXT_NODE]
     forest.tally[_NEXT_NODE] += 1
-    forest.nodes[i].id = cluster
-    forest.nodes[i].last_seen = forest.tally[_N_VECTORS]
-    forest.nodes[i].parent = forest.nodes[i].child = forest.nodes[i].next = forest.nodes[i].previous = -1
-    forest.nodes[i].is_pinned = False
+    node.id = cluster
+    node.last_seen = forest.tally[_N_VECTORS]
+    node.parent = node.child = node.next = node.previous = -1
+    node.is_pinned = False
     _settle(forest, rule, i)
     if parent >= 0:
-        _attach(forest, i, parent)
+        _attach(forest.nodes, i, parent)
     return i
 
 
@@ -904,7 +906,7 @@ def _place(forest, rule, row, weight, nearest, cosine, log):
         is_full = forest.tally[_N_NODES] >= rule.max_nodes
     if is_linked:
         return _open(forest, rule, row, weight, forest.nodes[nearest].id, nearest)
-    return _open(forest, rule, row, weight, _new_id(forest, log, _BIRTH, -1), -1)
+    return _open(forest, rule, row, weight, _new_id(forest.tally, log, _BIRTH, -1), -1)
 
 
 @kernel
@@ -935,7 +937,10 @@ def learn(start, rows, rows32, weights, table, n_table, doubt, rule, forest, cor
             forest.tally[_N_VECTORS] += 1
             if rule.max_idle > 0 and forest.tally[_N_VECTORS] >= forest.tally[_EXPIRY]:
                 _forget_idle(forest, rule, log)
-        scores = _products(forest, rows32, table, n_table, r, start)
+        place = (r - start) % LINK_GROUP
+        if place == 0 and not n_table:
+            _look_ahead(forest, rows32, r)
+        scores = table[r] if n_table else forest.scores[place]
         _refresh(forest, rows32[r], scores)
         if banned.shape[0]:
             _ban(forest, scores, banned)

@@ -71,7 +71,7 @@ def are_unit(rows: npt.NDArray[Any], tolerance: float) -> bool:
         return is_sure(n_features, tolerance) and bool(norms.are_unit(rows, tolerance))
     # sums in the rows' own precision are off by the rounding of at most D + 1 numbers up to 1 each
     within = tolerance - 2.0 * (n_features + 1) * float(np.finfo(rows.dtype).epsneg)
-    return within > 0.0 and bool(dense.small(n_features).are_unit(rows, rows.dtype.type(within)))
+    return within > 0.0 and bool(dense.small(n_features).are_unit(rows.reshape(-1), rows.dtype.type(within)))
 
 
 def squares(rows: npt.NDArray[Any]) -> Float64Array:
@@ -232,9 +232,11 @@ def _in_lanes(
     given = _NO_WEIGHTS if weights is None else weights
     into = _NO_SUMS if sums is None else sums
     found = (_NO_NUMBERS, _NO_NUMBERS) if names is None else names
-    taken = np.zeros(2, np.int64)
+    taken = np.zeros(3, np.int64)
+    rooms = dense.rooms(helpers[1] + 1, rows.shape[1], 0 if sums is None else into.shape[1] + 1)
     assign = dense.small(rows.shape[1]).assign_lanes
-    assign(0, *helpers, rows, *rule.narrow, labels, changed, lanes, taken, n_kept, given, rounder, into, *found)
+    last = n_kept, given, rounder, into, *found, *rooms
+    assign(0, *helpers, rows, *rule.narrow, labels, changed, lanes, taken, *last)
     return int(taken[1])
 
 
@@ -269,6 +271,7 @@ def _assign_wide(
             rounder,
             counts,
             resultants,
+            tuple(room[0] for room in wide.rooms(1, rows.shape[1])),
         )
     )
 
@@ -291,18 +294,22 @@ def assign_pieces(
 ) -> int:
     """Label all rows of a set of wide rows, and add them; helpers take part."""
     screen, exact, doubt = _wide(rule)
-    taken = np.zeros(2, np.int64)
+    taken = np.zeros(3, np.int64)
     each = len(rows) // (_PIECES_EACH * (helpers[1] + 1)) // _PIECE_UNIT * _PIECE_UNIT
     n_together = max(_PIECE_UNIT, min(each, _PIECE_VALUES // rows.shape[1]))
     given = _NO_WEIGHTS if weights is None else weights
     into = (_NO_WEIGHTS, _NO_RESULTANTS) if sums is None else sums
+    is_wanted = np.ones(len(into[0]), np.bool_)
     first = 0, *helpers, rows, n_together, taken, *rule.everyone, screen, exact
+    n_threads = helpers[1] + 1
+    last = given, is_wanted, rounder, *into, wide.rooms(n_threads, rows.shape[1]), wide.own_sums(n_threads, into[1])
     if angles is None:
-        wide.assign_pieces(*first, labels, doubt, given, rounder, *into)
+        wide.assign_pieces(*first, labels, doubt, *last)
     else:
         turns = angles.turned, angles.largest, angles.second_largest, angles.widest, angles.reach
         known = labels, angles.own, angles.other
-        wide.assign_bounded_pieces(*first, rule.circle, turns, *known, doubt, given, rounder, *into)
+        numbers = np.empty((n_threads, 2, n_together + _PIECE_UNIT), np.int64)
+        wide.assign_bounded_pieces(*first, rule.circle, turns, *known, doubt, *last, numbers)
     return int(taken[1])
 
 

@@ -31,13 +31,14 @@ def loosen(labels, own, other, turned, largest, second_largest, widest, reach, c
     neighbours, angles, _ = circle
     n_active = 0
     for i in range(labels.shape[0]):
-        k = max(labels[i], 0)
+        k = labels[i] if labels[i] > 0 else 0
         before = other[i]
         own[i] += turned[k]
         other[i] -= second_largest if k == widest else largest
         is_doubtful = not is_settled(own[i], other[i], angles[k, 0], reach)
         if is_doubtful:
-            other[i] = max(other[i], _loosened_by_near(neighbours[k], angles[k], turned, own[i], before))
+            nearer = _loosened_by_near(neighbours[k], angles[k], turned, own[i], before)
+            other[i] = nearer if nearer > other[i] else other[i]
             is_doubtful = not is_settled(own[i], other[i], angles[k, 0], reach)
         active[n_active] = i
         n_active += is_doubtful or labels[i] < 0
@@ -51,17 +52,20 @@ def _loosened_by_near(neighbours, angles, turned, own, other):
     How far the directions beyond those turned does not matter: their angles to the own direction are known.
     """
     largest = np.float32(0.0)
-    for position in range(min(_FEW_NEAR, neighbours.shape[0])):
+    for position in range(neighbours.shape[0] if neighbours.shape[0] < _FEW_NEAR else _FEW_NEAR):
         if is_beyond(angles[position], own):
-            return min(other - largest, angles[position] - own)
-        largest = max(largest, turned[neighbours[position]])
+            near, far = other - largest, angles[position] - own
+            return far if far < near else near
+        turn = turned[neighbours[position]]
+        largest = turn if turn > largest else largest
     return np.float32(-np.inf)
 
 
 @kernel
 def is_settled(own, other, nearest, reach):
     """Whether a row surely keeps its label: every other direction is farther than its own, which is within reach."""
-    return own + _SAFE_GAP < max(other, np.float32(0.5) * nearest) and own <= reach
+    half = np.float32(0.5) * nearest
+    return own + _SAFE_GAP < (half if half > other else other) and own <= reach
 
 
 @kernel
@@ -85,7 +89,8 @@ def angle_below(cosine):
 @kernel(fastmath=CONTRACT)
 def _arc_cosine(cosine):
     """To within 2e-8 (Abramowitz and Stegun, 4.4.46), in a third of the time of the C library's."""
-    size = min(1.0, abs(cosine))
+    size = abs(cosine)
+    size = size if size < 1.0 else 1.0
     series = -0.0012624911
     for coefficient in (
         0.0066700901,

@@ -6,8 +6,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from armillary.kernels.crew import add_to_total, ask, dismiss, take_number, this_call
+from armillary.kernels.crew import add_to_total, ask, dismiss, take_number, take_seat, this_call
 from armillary.kernels.jit import CONTRACT, VECTOR_SUMS, kernel
 from armillary.kernels.rows.choose import decide, exact_score, record, record_moves
 from armillary.kernels.rows.nearest import label_lanes
@@ -110,6 +111,13 @@ def pour(lines, rounder, sums):
         sums[d] += total * quantum
 
 
+def rooms(n_threads: int, n_features: int, n_lines: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """What `assign_lanes` writes to, for each thread: labels of rows, and lines of sums, one more than clusters."""
+    # a line to spare, and more labels than are used: no two threads write to one line of the cache
+    lines = np.empty((n_threads, n_lines + 1 if n_lines else 0, _BANKS, line_length(n_features)), np.int64)
+    return np.empty((n_threads, 4 * LANES), np.int32), lines
+
+
 class SmallKernels(NamedTuple):
     """The loops for one number of columns, known to the compiler."""
 
@@ -139,12 +147,12 @@ def small(dimension: int) -> SmallKernels:
                 out[i, k] = total + offsets[k]
 
     @kernel(fastmath=CONTRACT)
-    def are_unit(rows, within):
-        for start in range(0, rows.shape[0], tile):
-            values = rows[start : start + tile].reshape(-1)
+    def are_unit(numbers, within):  # of all rows, one after the other: a reshape here compiles a library
+        for start in range(0, numbers.shape[0], tile * dimension):
+            values = numbers[start : start + tile * dimension]
             n_off = np.int32(0)
             for r in range(values.shape[0] // dimension):
-                excess = -rows.dtype.type(1.0)
+                excess = -values.dtype.type(1.0)
                 for d in range(dimension):
                     excess += values[dimension * r + d] * values[dimension * r + d]
                 n_off += np.int32(not abs(excess) <= within)  # a NaN is off
@@ -176,19 +184,24 @@ def small(dimension: int) -> SmallKernels:
         sums,
         names,
         named,
+        all_before,
+        all_lines,
     ):
         n_changed = 0
-        before = np.empty(LANES, np.int32)
+        seat: int = take_seat(taken)
+        before, lines = all_before[seat], all_lines[seat]
         is_counted, is_summed, is_named = changed.shape[0] > 0, sums.shape[0] > 0, named.shape[0] > 0
-        lines = np.empty((vectors.shape[0] + 1 if is_summed else 0, _BANKS, length), np.int64)
         if is_helper == 0:
             ask(box, n_helpers, this_call())
         lane: int = take_number(taken)
         while lane < lanes.shape[0]:
-            lines[:] = 0
+            for k in range(lines.shape[0]):
+                for bank in range(_BANKS):
+                    for d in range(length):
+                        lines[k, bank, d] = 0
             for start in range(lanes[lane, 0], lanes[lane, 1], tile):
-                stop = min(start + tile, lanes[lane, 1])
-                first = max(start, n_kept)
+                stop = start + tile if start + tile < lanes[lane, 1] else lanes[lane, 1]
+                first = start if start > n_kept else n_kept
                 while first + LANES <= stop:
                     if is_counted:
                         for lane_row in range(LANES):
@@ -211,11 +224,11 @@ def small(dimension: int) -> SmallKernels:
                     if weights.shape[0] > 0:
                         weight = weights[start:stop]
                         for r in range(stop - start):
-                            line = (max(fresh[r], -1) + 1) * _BANKS + r % _BANKS
+                            line = ((fresh[r] if fresh[r] > -1 else -1) + 1) * _BANKS + r % _BANKS
                             add_to_line(part, r, dimension, weight[r], rounder, lines, line)
                     else:
                         for r in range(stop - start):
-                            line = (max(fresh[r], -1) + 1) * _BANKS + r % _BANKS
+                            line = ((fresh[r] if fresh[r] > -1 else -1) + 1) * _BANKS + r % _BANKS
                             add_to_line(part, r, dimension, 1.0, rounder, lines, line)
                 if is_named:
                     fresh, name = labels[start:stop], named[start:stop]

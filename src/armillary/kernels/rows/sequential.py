@@ -16,41 +16,35 @@ from armillary.rules import Halt
 _END, _BIRTH, _REVIVAL, _DOUBT = (int(halt) for halt in Halt)
 
 
-@kernel
 def last_rows(labels, is_sought, last):
     """The last row with each label; slots that no row has keep what they hold."""
-    n_slots, n_missing = len(is_sought), 0
-    is_found = np.empty(n_slots, np.bool_)
-    for k in range(n_slots):
-        is_found[k] = not is_sought[k]
-        n_missing += is_sought[k]
-    i = labels.shape[0] - 1
-    while i >= 0 and n_missing > 0:
-        k = labels[i]
-        if k >= 0 and not is_found[k]:
-            is_found[k] = True
-            last[k] = i
-            n_missing -= 1
-        i -= 1
+    _seek(labels, len(labels) - 1, -1, 0, is_sought, np.empty(len(is_sought), np.bool_), last)
+
+
+def first_rows(labels, first_row, is_sought, first):
+    """Lower `first` to the first row with each label; row 0 of `labels` has the number `first_row`."""
+    _seek(labels, 0, 1, first_row, is_sought, np.empty(len(is_sought), np.bool_), first)
 
 
 @kernel
-def first_rows(labels, first_row, is_sought, first):
-    """Lower `first` to the first row with each label; row 0 of `labels` has the number `first_row`."""
-    n_slots, n_missing = len(first), 0
-    is_found = np.empty(n_slots, np.bool_)
-    for k in range(n_slots):
-        is_found[k] = first[k] < first_row or not is_sought[k]
+def _seek(labels, start, step, first_row, is_sought, is_found, out):
+    """Go through labels from `start` on until all that are sought are found; write their rows into `out`.
+
+    On the way up only rows before those that are there. `is_found` is room.
+    """
+    n_missing = 0
+    for k in range(is_sought.shape[0]):
+        is_found[k] = not is_sought[k] or (step > 0 and out[k] < first_row)
         n_missing += not is_found[k]
-    i = 0
-    while i < labels.shape[0] and n_missing > 0:
+    i = start
+    while 0 <= i < labels.shape[0] and n_missing > 0:
         k = labels[i]
         if k >= 0 and not is_found[k]:
             is_found[k] = True
             n_missing -= 1
-            if first_row + i < first[k]:
-                first[k] = first_row + i
-        i += 1
+            if step < 0 or first_row + i < out[k]:
+                out[k] = first_row + i
+        i += step
 
 
 @kernel

@@ -15,8 +15,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from armillary.kernels.crew import add_to_total, ask, dismiss, lock, take_number, this_call, unlock
+from armillary._typing import Float64Array
+from armillary.kernels.crew import add_to_total, ask, dismiss, lock, take_number, take_seat, this_call, unlock
 from armillary.kernels.jit import FILTER, kernel
 from armillary.kernels.rows.bounds import angle_above, angle_below, is_beyond, is_settled, loosen
 from armillary.kernels.rows.choose import exact_score, record
@@ -59,23 +61,27 @@ def assign_best(
     rounder,
     counts,
     resultants,
+    room,
 ):
     """Arg max over the clusters `listed`, whose offsets are `level`, of the rows in `numbers` (None: all).
 
     Near ties, and bests next to the floor, are settled in float64. Where `own` and `other` are not None they receive
     safe bounds on the angles to the best and to the second best direction; cosines are off by at most `doubt`. Where
-    `counts` is not empty, all rows are added to the sums of their labels while they are in the cache.
+    `counts` is not empty, all rows are added to the sums of their labels while they are in the cache. `room` is that of
+    one thread (`rooms`).
     """
     n_rows = rows.shape[0] if numbers is None else numbers.shape[0]
-    tiles, best = _empty_tiles(rows.shape[1])
-    members, ahead, starts = np.empty(_ROWS, np.int64), np.empty(_ROWS, np.int64), np.empty(_ROWS, np.int64)
+    tiles, tops, winners, places = room
+    best = tops[0], tops[1], winners
+    members, ahead, starts = places[0], places[1], places[2]
     n_changed = 0
     for first in range(0, n_rows, _ROWS):
-        size = min(_ROWS, n_rows - first)
+        size = n_rows - first if n_rows - first < _ROWS else _ROWS
         for lane in range(_ROWS):
-            r = first + min(lane, size - 1)  # lanes to spare repeat the last row
+            r = first + (lane if lane < size else size - 1)  # lanes to spare repeat the last row
             members[lane] = r if numbers is None else numbers[r]
-            r = min(first + _ROWS + lane, n_rows - 1)
+            r = first + _ROWS + lane
+            r = r if r < n_rows else n_rows - 1
             ahead[lane] = r if numbers is None else numbers[r]
             best[0][lane], best[1][lane], best[2][lane] = -np.inf, -np.inf, 0
         _score_tiles(rows, members, ahead, starts, listed, level, screen[0], tiles, best)
@@ -103,19 +109,23 @@ def assign_pieces(
     labels,
     doubt,
     weights,
+    is_wanted,
     rounder,
     counts,
     resultants,
+    all_rooms,
+    all_sums,
 ):
     """`assign_best` of all rows, which helpers join, `n_together` rows at a time."""
-    own_counts, own_resultants = np.zeros(counts.shape), np.zeros(resultants.shape)
-    is_wanted = np.ones(counts.shape[0], np.bool_)
+    seat: int = take_seat(taken)
+    room = all_rooms[0][seat], all_rooms[1][seat], all_rooms[2][seat], all_rooms[3][seat]
+    own_counts, own_resultants = all_sums[0][seat], all_sums[1][seat]
     n_changed = 0
     if is_helper == 0:
         ask(box, n_helpers, this_call())
     first: int = n_together * take_number(taken)
     while first < rows.shape[0]:
-        part = slice(first, min(first + n_together, rows.shape[0]))
+        part = slice(first, first + n_together)
         n_changed += assign_best(
             rows[part],
             None,
@@ -133,6 +143,7 @@ def assign_pieces(
             rounder,
             own_counts,
             own_resultants,
+            room,
         )
         first = n_together * take_number(taken)
     _hand_in(box, n_helpers, own_counts, own_resultants, counts, resultants)
@@ -175,26 +186,31 @@ def assign_bounded_pieces(
     other,
     doubt,
     weights,
+    is_wanted,
     rounder,
     counts,
     resultants,
+    all_rooms,
+    all_sums,
+    all_numbers,
 ):
     """`assign_pieces` that passes over rows which bounds settle, and makes bounds of those that it scores.
 
     `turns` holds what `loosen` wants to know: angles turned (K,), the largest, the second largest, whose it is, and how
     far a label reaches.
     """
-    own_counts, own_resultants = np.zeros(counts.shape), np.zeros(resultants.shape)
-    is_wanted = np.ones(counts.shape[0], np.bool_)
-    active, others = np.empty(n_together, np.int64), np.empty(n_together, np.int64)
+    seat: int = take_seat(taken)
+    room = all_rooms[0][seat], all_rooms[1][seat], all_rooms[2][seat], all_rooms[3][seat]
+    own_counts, own_resultants = all_sums[0][seat], all_sums[1][seat]
+    active, others = all_numbers[seat, 0], all_numbers[seat, 1]
     turned, largest, second_largest, widest, reach = turns
-    nothing, no_sums = np.empty(0), np.empty((0, 0))
+    nothing, no_sums = own_counts[:0], own_resultants[:0]
     n_changed = 0
     if is_helper == 0:
         ask(box, n_helpers, this_call())
     first: int = n_together * take_number(taken)
     while first < rows.shape[0]:
-        part = slice(first, min(first + n_together, rows.shape[0]))
+        part = slice(first, first + n_together)
         some, label, mine, next_best = rows[part], labels[part], own[part], other[part]
         n_active = loosen(label, mine, next_best, turned, largest, second_largest, widest, reach, circle, active)
         if n_active > 0:
@@ -220,6 +236,7 @@ def assign_bounded_pieces(
                     rounder,
                     nothing,
                     no_sums,
+                    room,
                 )
         if counts.shape[0] > 0:
             add_rows(some, weights[part], label, is_wanted, rounder, own_counts, own_resultants)
@@ -230,15 +247,26 @@ def assign_bounded_pieces(
         dismiss(box, n_helpers)
 
 
-@kernel
-def _empty_tiles(n_columns):
-    """Room for the rows of the tiles and for their best."""
-    best = np.empty(_ROWS, np.float32), np.empty(_ROWS, np.float32), np.zeros(_ROWS, np.int32)
+def rooms(n_threads: int, n_columns: int) -> tuple[npt.NDArray[Any], ...]:
+    """What is written to for each thread: the rows of its tiles (tiles, D, 16), flat, their best, and their places.
+
+    A line of the cache lies between what two threads write to. Tiles begin at one: else each load of a long vector
+    takes two of them.
+    """
     n_values, line = _ROWS * n_columns, CACHE_LINE // 4
-    # numba's arrays begin at half a line of the cache as often as not: then each load of a long vector takes two lines
-    room = np.empty(n_values + line, np.float32)
+    room = np.empty(n_threads * n_values + line, np.float32)
     start = -(room.ctypes.data // 4) % line
-    return room[start : start + n_values].reshape((TILES_TOGETHER, n_columns, LANES)), best
+    tiles = room[start : start + n_threads * n_values].reshape(n_threads, n_values)
+    tops, winners = np.empty((n_threads, 4, _ROWS), np.float32), np.empty((n_threads, 4 * _ROWS), np.int32)
+    return tiles, tops, winners, np.empty((n_threads, 4, _ROWS), np.int64)
+
+
+def own_sums(n_threads: int, resultants: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Counts and resultants of each thread: nothing yet, and some to spare, as in `rooms`."""
+    n_clusters, n_columns = resultants.shape
+    if n_clusters == 0:
+        return np.zeros((n_threads, 0)), np.zeros((n_threads, 0, 0))
+    return np.zeros((n_threads, n_clusters + CACHE_LINE // 8)), np.zeros((n_threads, n_clusters + 1, n_columns))
 
 
 @kernel
@@ -253,7 +281,8 @@ def _score_tiles(rows, members, ahead, starts, listed, level, vectors32, tiles, 
     for lane in range(_ROWS):
         starts[lane] = members[lane] * n_columns
     for number in range(TILES_TOGETHER):
-        tile, begin = tiles[number], starts[number * LANES : (number + 1) * LANES]
+        tile = tiles[number * LANES * n_columns : (number + 1) * LANES * n_columns]
+        begin = starts[number * LANES : (number + 1) * LANES]
         for column in range(0, n_columns - LANES, LANES):
             turn_to_lanes(rows, begin, column, tile)
         turn_to_lanes(rows, begin, n_columns - LANES, tile)  # the last columns, some of them for a second time
@@ -361,17 +390,18 @@ def assign_near(rows, active, circle, screen, exact, reach, labels, changed, own
     _, _, _, bar, is_rival = exact
     neighbours, angles, level = circle
     n_active = active.shape[0]
-    most_listed = int(_MOST_NEAR * neighbours.shape[1])
+    most_listed = np.int64(_MOST_NEAR * neighbours.shape[1])
     n_changed = n_left = 0
     for position in range(n_active):
         i, k = active[position], labels[active[position]]
-        _fetch_row(rows, active[min(position + _ROWS_AHEAD, n_active - 1)])
+        _fetch_row(rows, active[position + _ROWS_AHEAD if position + _ROWS_AHEAD < n_active else n_active - 1])
         if k < 0 or is_rival[k]:
             others[n_left] = i
             n_left += 1
             continue
         top = filter_score(rows[i], vectors32[k])
-        own[i] = min(own[i], angle_above(top - doubt))
+        above = angle_above(top - doubt)
+        own[i] = above if above < own[i] else own[i]
         if is_settled(own[i], other[i], angles[k, 0], reach):
             continue
         if not is_beyond(angles[k, most_listed], own[i]):
@@ -382,11 +412,12 @@ def assign_near(rows, active, circle, screen, exact, reach, labels, changed, own
         farther = angles[k, n_listed] - own[i]  # the others are
         if label == k and top - second > margin and top > bar:
             # as for most rows: nothing to settle, nothing to write but a bound
-            other[i] = min(farther, angle_below(second + doubt))
+            below = angle_below(second + doubt)
+            other[i] = below if below < farther else farther
             continue
         found, listed = (top, second, label), neighbours[k, :n_listed]
         n_changed += _decide_row(rows, i, found, listed, level, screen, exact, labels, changed, own, other, doubt)
-        other[i] = min(farther, other[i])
+        other[i] = other[i] if other[i] < farther else farther
     return n_changed, n_left
 
 
@@ -403,8 +434,9 @@ def _score_near(rows, i, own, top, k, circle, vectors32):
         products: Any = score_row(rows, i, vectors32, neighbours[k], n_listed)
         for number in range(FEWEST_TOGETHER):
             score = products[number] + level[n_listed + number]
-            second = max(second, min(score, top))
+            less = top if top < score else score
+            second = less if less > second else second
             label = neighbours[k, n_listed + number] if score > top else label
-            top = max(score, top)
+            top = top if top > score else score
         n_listed += FEWEST_TOGETHER
     return top, second, label, n_listed
