@@ -7,7 +7,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource, compile
 
-from armillary.kernels.gpu import choose, draws, exact, gaussians, soft, sparse, sums
+from armillary.kernels.gpu import choose, draws, exact, frames, gaussians, soft, sparse, sums
 
 _DESC = ("tensordesc<fp16[128,{0}]>",) * 2
 _BESIDE = ["*fp32", "*fp32", "*i8", "*i32", "*fp32", "*i32", "*i32", "i32", "i32"]
@@ -98,7 +98,7 @@ PLAIN = {
         {"enable_fp_fusion": False},
     ),
     "narrow": (
-        exact.narrow,
+        frames.narrow,
         [_F, _D, _D, "*i8", _I, _D, "i32", "i32", "i32"],
         {"N_FEATURES": 3, "HAS_RIVALS": True, "BLOCK": 256},
         {"enable_fp_fusion": False},
@@ -122,6 +122,28 @@ PLAIN = {
         sums.add_narrow,
         [_F, _D, _I, _L, _D, "i32", "i32", "i32"],
         {"N_FEATURES": 3, "HAS_WEIGHTS": True, "BLOCK": 256},
+        {"enable_fp_fusion": False},
+    ),
+    **{
+        f"sweep of {n} columns": (
+            frames.sweep,
+            [_F, _D, _D, _I, _L, _D, "i32", "i32", "i32", "i32", "i32", "i32"],
+            {"N_FEATURES": n, "HAS_WEIGHTS": True, "HAS_SUMS": True, "BLOCK": block},
+            {"enable_fp_fusion": False},
+        )
+        for n, block in ((3, 512), (8, 256))
+    },
+    "name": (
+        frames.name,
+        [_F, _D, _L, _L, "i32", "i32"],
+        {"N_FEATURES": 3, "BLOCK": 512},
+        {"enable_fp_fusion": False},
+    ),
+    "rename": (frames.rename, [_I, _L, _L, "i32"], {"BLOCK": 256}, {}),
+    "count_off": (
+        frames.count_off,
+        [_F, _D, _I, "i32", "i32", "i32"],
+        {"BLOCK": 256, "AHEAD": 8},
         {"enable_fp_fusion": False},
     ),
     "softmax": (

@@ -18,7 +18,7 @@ import triton
 from triton.errors import TritonError
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from armillary.kernels.gpu import choose, draws, exact, soft, sums
+from armillary.kernels.gpu import choose, draws, exact, frames, soft, sums
 from armillary.rules import AffineRule
 
 # What the compiler raises.
@@ -63,6 +63,8 @@ _FEW_COUNTERS = 1 << 16
 # Labels whose first and last rows are sought one by one.
 _FEW_LABELS = 64
 _LOWEST, _HIGHEST = -(2**63), 2**31 - 1
+# Bytes beside rows that go home by way of page-locked memory.
+_MOST_LOCKED = 1 << 26
 
 
 def device() -> torch.device:
@@ -104,6 +106,13 @@ def to_host(values: torch.Tensor) -> Any:
     home = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
     home.copy_(values)
     return home.numpy()
+
+
+def at_home(values: torch.Tensor) -> Any:
+    """A tensor at home in memory that may be kept: by way of page-locked memory, where that is little."""
+    if not values.is_cuda or values.numel() * values.element_size() > _MOST_LOCKED:
+        return values.cpu().numpy()
+    return to_host(values).copy()
 
 
 # ------------------------------------------------------------------------------------------------------- rules
@@ -437,7 +446,7 @@ class Chooser:
         rows, scratch = self._rows, self.scratch
         n_features = rows.shape[1]
         if n_features <= NARROW and not is_plain:
-            exact.narrow[(_grid(span[1] - span[0], _BLOCK),)](
+            frames.narrow[(_grid(span[1] - span[0], _BLOCK),)](
                 rows, rule.vectors, rule.offsets, rule.is_rival, scratch.found, rule.floor, *span, rule.n_clusters,
                 N_FEATURES=n_features, HAS_RIVALS=rule.has_rivals, BLOCK=_BLOCK, enable_fp_fusion=False,
             )  # fmt: skip
@@ -586,7 +595,7 @@ def ends(labels: torch.Tensor, span: tuple[int, int], n_clusters: int) -> tuple[
 
 
 @cache
-def _magic(rounder: float, place: str) -> torch.Tensor:
+def magic_of(rounder: float, place: str) -> torch.Tensor:
     """M where kernels find it."""
     return torch.full((1,), rounder, dtype=torch.float64, device=place)
 
@@ -596,7 +605,7 @@ def sum_rows(
 ) -> DeviceSums:
     """Sums of the labelled rows."""
     n_rows, n_features = rows.shape
-    magic = _magic(rounder, str(rows.device))
+    magic = magic_of(rounder, str(rows.device))
     given = magic if weights is None else weights
     if n_features <= NARROW:
         copies = max(1, min(_COPIES, (1 << 22) // (n_clusters * (n_features + 1))))
@@ -635,7 +644,7 @@ def move_rows(
 ) -> None:
     """Bring sums up to date by rows that moved: their numbers, labels before, and how many they are (1,)."""
     n_features = rows.shape[1]
-    magic = _magic(rounder, str(rows.device))
+    magic = magic_of(rounder, str(rows.device))
     columns = min(128, max(16, 1 << (n_features - 1).bit_length()))
     sums.add_moved[(8 * n_processors(), _grid(n_features, columns))](
         rows, magic if weights is None else weights, labels, *moved[:2], into.resultants, into.counts, moved[2], magic,
