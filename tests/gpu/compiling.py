@@ -40,6 +40,13 @@ PLAIN = {
         {**_FLAGS, "DEEP": 64},
         {"num_warps": 8, "num_stages": 3},
     ),
+    "halve_rule": (
+        choose.halve_rule,
+        [_D, _D, _D, "*fp16", _D, _D, "i32", "i32", "i32"],
+        {"COLUMNS": 256},
+        {},
+    ),
+    "bound_rule": (choose.bound_rule, [_D, _D, _D, _D, _F, _F, "i32", "i32", "i32"], {"BLOCK": 1024}, {}),
     "list_pairs": (
         choose.list_pairs,
         ["*fp16", "*fp16", _F, _F, _F, _I, _I, _I, _I, "i32", "i32", "i32", "i32", "i32", _F, "i32", "i32"],
@@ -148,9 +155,9 @@ PLAIN = {
     ),
     "softmax": (
         soft.softmax,
-        [_F, _F, _F, "*fp16", "*fp16", _D, _F, "i32"],
+        [_F, _F, _F, "*fp16", "*fp16", _D, _D, _F, "i32", "i32"],
         {"HAS_WEIGHTS": True, "BLOCK": 1024, "SMALL": 2048.0},
-        {},
+        {"num_warps": 4},
     ),
     "halve": (
         soft.halve,
@@ -240,6 +247,18 @@ PLAIN = {
         {"BLOCK": 256},
         _GAUSSIANS,
     ),
+    **{
+        f"tangents of {n} columns": (
+            gaussians.tangents,
+            [*_SETS, _D, _D, _L, "i32", "i32"],
+            {"N_FEATURES": n, "WITH_SCATTER": True, "WITH_CURVATURE": True, "BLOCK": 256},
+            _GAUSSIANS,
+        )
+        for n in (3, 4)
+    },
+    "least": (gaussians.least, [_I, _D, _L, "i32", "i32"], {"BLOCK": 1024}, {}),
+    "first_least": (gaussians.first_least, [_I, _D, _L, _L, "i64", "i32"], {"BLOCK": 256}, {}),
+    "merge": (gaussians.merge, [_I, _L, _I, "i32"], {"BLOCK": 256}, {"num_warps": 4}),
     "products": (gaussians.products, [*_SETS, _D, _D, _I, _L, "i32", "i32"], {"BLOCK": 256}, _GAUSSIANS),
 }
 

@@ -397,16 +397,9 @@ class CudaPasses:
 
     def anchors(self, labels: Any, key: tuple[int, int], n_clusters: int) -> Anchors:
         """The row of each cluster with the lowest priority."""
-        points, values = self.points, labels.values.long()
+        points = self.points
         own = start.uniforms(key, points.first_row, points.n_rows)
-        lowest = torch.full((n_clusters,), math.inf, dtype=torch.float64, device=own.device)
-        lowest = lowest.scatter_reduce(0, values, own, "amin")
-        is_it = own == lowest[values]
-        numbers = points.first_row + torch.nonzero(is_it).ravel()
-        rows = torch.full((n_clusters,), 2**62, dtype=torch.int64, device=own.device)
-        rows = rows.scatter_reduce(0, values[is_it], numbers, "amin")
-        rows = torch.where(torch.isfinite(lowest), rows, -1)
-        return Anchors(key, lowest.cpu().numpy(), rows.cpu().numpy())
+        return Anchors(key, *start_sets.anchors(labels.values, own, points.first_row, n_clusters))
 
     def draw(self, rule: Rule, labels: Any, key: tuple[int, int], anchors: Anchors | None = None) -> None:
         """Write one draw per row over its label, among the clusters that its priority allows; anchors stay."""

@@ -16,7 +16,7 @@ _FREE = ("n_rows", "begin", "end", "first", "last", "n_clusters")
 
 @triton.jit
 def _best(start, is_row, vectors, offsets, n_clusters, N_FEATURES: tl.constexpr, BLOCK: tl.constexpr):
-    """The arg max of rows with few columns, which begin at the pointers `start`, and its score: a row in each thread."""
+    """The best score of rows with few columns, which begin at the pointers `start`, and its cluster."""
     top = tl.full((BLOCK,), float("-inf"), tl.float64)
     label = tl.zeros((BLOCK,), tl.int32)
     x0 = tl.load(start, mask=is_row, other=0.0).to(tl.float64)

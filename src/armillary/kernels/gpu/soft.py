@@ -21,36 +21,45 @@ def softmax(
     large,
     small,
     evidence,
+    counts,
     scale,
+    n_rows,
     n_clusters,
     HAS_WEIGHTS: tl.constexpr,
     BLOCK: tl.constexpr,
     SMALL: tl.constexpr,
 ):
-    """Shares of one row, times its weight, and its log evidence."""
-    row = tl.program_id(0).to(tl.int64)
+    """Shares of some rows, each by itself, times their weights, their log evidence, and the sums of shares (P, K).
+
+    Program p has the rows p, p + P, ...; what programs add up is added in their order.
+    """
     cluster = tl.arange(0, BLOCK)
     is_here = cluster < n_clusters
-    value = tl.load(scores + row * n_clusters + cluster, mask=is_here, other=0.0) * tl.load(scale)
-    value = tl.where(is_here, value + tl.load(offsets + cluster, mask=is_here, other=0.0), float("-inf"))
-    top = tl.max(value, axis=0)
-    share = tl.exp(value - top)
-    total = tl.sum(share, axis=0)
-    share = share / total
-    if HAS_WEIGHTS:
-        share = share * tl.load(weights + row)
-    high = share.to(tl.float16)
-    tl.store(large + row * n_clusters + cluster, high, mask=is_here)
-    tl.store(small + row * n_clusters + cluster, ((share - high.to(tl.float32)) * SMALL).to(tl.float16), mask=is_here)
-    tl.store(evidence + row, top.to(tl.float64) + tl.log(total.to(tl.float64)))
+    factor = tl.load(scale)
+    offset = tl.load(offsets + cluster, mask=is_here, other=0.0)
+    count = tl.zeros((BLOCK,), tl.float64)
+    for number in range(tl.program_id(0), n_rows, tl.num_programs(0)):
+        place = tl.cast(number, tl.int64) * n_clusters + cluster
+        value = tl.load(scores + place, mask=is_here, other=0.0) * factor
+        value = tl.where(is_here, value + offset, float("-inf"))
+        top = tl.max(value, axis=0)
+        share = tl.exp(value - top)
+        total = tl.sum(share, axis=0)
+        share = share / total
+        if HAS_WEIGHTS:
+            share = share * tl.load(weights + number)
+        high = share.to(tl.float16)
+        low = ((share - high.to(tl.float32)) * SMALL).to(tl.float16)
+        tl.store(large + place, high, mask=is_here)
+        tl.store(small + place, low, mask=is_here)
+        tl.store(evidence + number, top.to(tl.float64) + tl.log(total.to(tl.float64)))
+        count += share.to(tl.float64)
+    tl.store(counts + tl.program_id(0) * n_clusters + cluster, count, mask=is_here)
 
 
 @triton.jit
 def halve(rows, out, scale, n_rows, n_features, width, row_stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Rows times `scale` as two halves, laid out large, large, small, `width` columns each.
-
-    `scale` itself comes after the last column of the first.
-    """
+    """Rows times `scale` as two halves, laid out large, large, small, `width` columns each."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     factor = tl.load(scale)
@@ -61,7 +70,6 @@ def halve(rows, out, scale, n_rows, n_features, width, row_stride, ROWS: tl.cons
     low = (value - high.to(tl.float32)).to(tl.float16)
     place = out + row[:, None] * (3 * width) + column[None, :]
     is_place = is_row & (column < width)[None, :]
-    first = tl.where((column == n_features)[None, :], factor.to(tl.float16), high)
-    tl.store(place, first, mask=is_place)
+    tl.store(place, high, mask=is_place)
     tl.store(place + width, high, mask=is_place)
     tl.store(place + 2 * width, low, mask=is_place)

@@ -63,6 +63,8 @@ _FEW_COUNTERS = 1 << 16
 # Labels whose first and last rows are sought one by one.
 _FEW_LABELS = 64
 _LOWEST, _HIGHEST = -(2**63), 2**31 - 1
+# Bytes that are not worth waiting for; what came home and goes back lies in plain memory up to there.
+_FEW_BYTES = 1 << 16
 # Bytes beside rows that go home by way of page-locked memory.
 _MOST_LOCKED = 1 << 26
 
@@ -95,7 +97,9 @@ def _grid(n_items: int, block: int) -> int:
 def to_device(values: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A host array on the device."""
     # torch warns of arrays that cannot be written, such as fitted attributes: those are small, and copied
-    found = torch.from_numpy(np.require(values, requirements=("C", "W"))).to(device())
+    given = np.require(values, requirements=("C", "W"))
+    # of few numbers in memory that is not page-locked the driver takes a copy, and the host need not wait
+    found = torch.from_numpy(given).to(device(), non_blocking=given.nbytes <= _FEW_BYTES)
     return found if dtype is None else found.to(dtype)
 
 
@@ -105,14 +109,16 @@ def to_host(values: torch.Tensor) -> Any:
         return values.numpy()
     home = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
     home.copy_(values)
-    return home.numpy()
+    found = home.numpy()
+    return found.copy() if found.nbytes <= _FEW_BYTES else found
 
 
 def at_home(values: torch.Tensor) -> Any:
     """A tensor at home in memory that may be kept: by way of page-locked memory, where that is little."""
     if not values.is_cuda or values.numel() * values.element_size() > _MOST_LOCKED:
         return values.cpu().numpy()
-    return to_host(values).copy()
+    home = to_host(values)
+    return home.copy() if home.nbytes > _FEW_BYTES else home
 
 
 # ------------------------------------------------------------------------------------------------------- rules
@@ -171,31 +177,22 @@ class DeviceRule:
         All are divided by a power of two that makes the longest vector at most 1 long.
         """
         n_clusters, n_features = self.vectors.shape
-        width, n_padded = padded_width(n_features), -(-n_clusters // _TILE) * _TILE
-        lengths = torch.linalg.vector_norm(self.vectors, dim=1)
+        width, n_padded, place = padded_width(n_features), -(-n_clusters // _TILE) * _TILE, self.vectors.device
         longest = float(np.sqrt(np.vecdot(self.rule.vectors, self.rule.vectors).max(initial=0.0)))
         scale = 2.0 ** -np.ceil(np.log2(longest)) if 0.0 < longest < np.inf else 1.0
-        vectors = self.vectors * scale
-        half = torch.zeros((n_padded, width), dtype=torch.float16, device=vectors.device)
-        half[:n_clusters, :n_features] = vectors
-        error = torch.linalg.vector_norm(vectors - half[:n_clusters, :n_features].double(), dim=1).max()
-        offsets = self.offsets * scale
-        is_there = torch.isfinite(offsets)
-        far = torch.where(is_there, offsets.abs(), 0.0).max()
-        long = lengths.max() * scale
-        # scores are lifted above 0; clusters that no row prefers, and those that fill the last tile, stay at 0
-        lift = 2.0 * (long + far)
-        levels = torch.zeros(n_padded, dtype=torch.float32, device=vectors.device)
-        levels[:n_clusters] = torch.where(is_there, offsets + lift, 0.0)
-        half[:n_clusters].mul_(is_there[:, None])
-        floor = self.rule.floor * scale if self.has_floor else 0.0
-        # rows are unit to 2e-6; a place takes 7 bits of 24, a few numbers are rounded to float32 and added
-        place = 2.0**-16 * (1.01 * long + far + lift)
-        total = (
-            1.01 * error + 1.01 * width * 2.0**-23 * long + 2.0**-21 * (long + far + lift + abs(floor)) + place / 2.0
+        numbers = to_device(np.array([scale, self.rule.floor * scale if self.has_floor else 0.0]))
+        half = torch.empty((n_padded, width), dtype=torch.float16, device=place)
+        lengths, errors = torch.empty((2, n_clusters), dtype=torch.float64, device=place)
+        levels = torch.empty(n_padded, dtype=torch.float32, device=place)
+        bounds = torch.empty(4, dtype=torch.float32, device=place)
+        choose.halve_rule[(n_padded,)](
+            self.vectors, self.offsets, numbers, half, lengths, errors, n_clusters, n_features, width,
+            COLUMNS=min(256, 1 << (width - 1).bit_length()),
+        )  # fmt: skip
+        choose.bound_rule[(1,)](
+            self.offsets, numbers, lengths, errors, levels, bounds, n_clusters, n_padded, width, BLOCK=1024
         )
-        bounds = torch.stack([1.001 * long, 1.001 * total + 1e-30, floor + lift, 1.001 * place])
-        return half, levels, bounds.float()
+        return half, levels, bounds
 
 
 def padded_width(n_features: int) -> int:
@@ -666,7 +663,7 @@ class SoftSums:
     def __init__(self, rule: DeviceRule, n_features: int) -> None:
         n_clusters = rule.n_clusters
         self._rule, self._n_features = rule, n_features
-        self._width = -(-(n_features + 1) // 8) * 8  # a column of ones counts; products want whole vectors
+        self._width = -(-n_features // 8) * 8  # products want whole vectors
         largest = float(np.abs(rule.rule.vectors).max(initial=0.0))
         power = 2.0 ** (8 - np.ceil(np.log2(largest))) if largest > 0.0 else 1.0
         high, low = _two_halves(rule.vectors * power)
@@ -677,6 +674,7 @@ class SoftSums:
         self._row_scale = torch.full((1,), _ROW_SCALE, dtype=torch.float32, device=high.device)
         self._offsets = rule.offsets.float()
         self._total = torch.zeros((n_clusters, self._width), dtype=torch.float64, device=high.device)
+        self._counts = torch.zeros(n_clusters, dtype=torch.float64, device=high.device)
 
     def add(self, rows: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
         """Add rows, whose weights are at most 1; their log evidence (m,)."""
@@ -690,20 +688,25 @@ class SoftSums:
         large, small = (torch.empty(scores.shape, dtype=torch.float16, device=rows.device) for _ in range(2))
         evidence = torch.empty(n_rows, dtype=torch.float64, device=rows.device)
         given = self._scale if weights is None else weights.float()
-        soft.softmax[(n_rows,)](
-            scores, self._offsets, given, large, small, evidence, self._scale, n_clusters,
-            HAS_WEIGHTS=weights is not None, BLOCK=max(16, 1 << (n_clusters - 1).bit_length()), SMALL=soft.SMALL,
+        block = max(16, 1 << (n_clusters - 1).bit_length())
+        warps = min(16, max(1, block // 256))
+        n_programs = min(n_rows, 32 // warps * n_processors())
+        counts = torch.empty((n_programs, n_clusters), dtype=torch.float64, device=rows.device)
+        soft.softmax[(n_programs,)](
+            scores, self._offsets, given, large, small, evidence, counts, self._scale, n_rows, n_clusters,
+            HAS_WEIGHTS=weights is not None, BLOCK=block, SMALL=soft.SMALL, num_warps=warps,
         )  # fmt: skip
-        ones, lows = held[:, :width], held[:, 2 * width :]
-        self._total += _product(large.T, ones).double()
-        self._total += _product(large.T, lows).double()
-        self._total += _product(small.T, ones).double() / soft.SMALL
+        self._counts += counts.sum(dim=0)
+        # both halves of rows in one product: large shares are read once for them
+        both = _product(large.T, held[:, width:])
+        self._total += both[:, :width].double()
+        self._total += both[:, width:].double()
+        self._total += _product(small.T, held[:, :width]).double() / soft.SMALL
         return evidence
 
     def sums(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Counts (K,) and resultants (K, D)."""
-        total = self._total / _ROW_SCALE
-        return total[:, self._n_features].contiguous(), total[:, : self._n_features].contiguous()
+        return self._counts, (self._total / _ROW_SCALE)[:, : self._n_features].contiguous()
 
 
 def _two_halves(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

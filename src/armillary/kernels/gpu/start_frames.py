@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +11,7 @@ import torch
 
 from armillary._typing import Float64Array
 from armillary.kernels.gpu import exact, frames
-from armillary.kernels.gpu.start import IS_INTERPRETED, NARROW, DeviceSums, at_home, device, magic_of, to_host
+from armillary.kernels.gpu.start import IS_INTERPRETED, NARROW, DeviceSums, at_home, magic_of, to_device, to_host
 from armillary.rules import AffineRule
 from armillary.validation import PLAIN_SQUARES
 
@@ -35,11 +34,6 @@ def _block(n_features: int) -> int:
 
 def _grid(n_rows: int, block: int) -> tuple[int]:
     return (max(1, -(-n_rows // block)),)
-
-
-def _sent(numbers: npt.NDArray[Any]) -> torch.Tensor:
-    """Numbers that nobody else holds, on the device: the host does not wait, for the driver takes a copy of so few."""
-    return torch.from_numpy(numbers).to(device(), non_blocking=True)
 
 
 def _packed(rule: AffineRule) -> Float64Array:
@@ -92,7 +86,7 @@ def sweep(
     magic = magic_of(0.0 if rounder is None else rounder, str(rows.device))
     block = _block(n_features)
     frames.sweep[_grid(end - begin, block)](
-        rows, magic if weights is None else weights, _sent(_packed(rule)), labels, found, magic, n_rows, begin, end,
+        rows, magic if weights is None else weights, to_device(_packed(rule)), labels, found, magic, n_rows, begin, end,
         *span, n_clusters, N_FEATURES=n_features, HAS_WEIGHTS=weights is not None, HAS_SUMS=has_sums, BLOCK=block,
         enable_fp_fusion=False,
     )  # fmt: skip
@@ -108,7 +102,7 @@ def names(rows: torch.Tensor, rule: AffineRule, given: npt.NDArray[np.int64]) ->
     """The name of the best cluster of each row (n,) at home, -1 where it is refused."""
     n_clusters, n_features = rule.shape
     packed = _packed(rule)
-    sent = _sent(np.concatenate([packed.view(np.int64), given]))
+    sent = to_device(np.concatenate([packed.view(np.int64), given]))
     out = torch.empty(len(rows), dtype=torch.int64, device=rows.device)
     block = _block(n_features)
     frames.name[_grid(len(rows), block)](
@@ -122,7 +116,7 @@ def renamed(labels: torch.Tensor, given: npt.NDArray[np.int64]) -> npt.NDArray[n
     """The name of each label (n,) at home, -1 for negative ones."""
     out = torch.empty(len(labels), dtype=torch.int64, device=labels.device)
     if len(labels):
-        frames.rename[_grid(len(labels), _PLAIN_BLOCK)](labels, _sent(given), out, len(labels), BLOCK=_PLAIN_BLOCK)
+        frames.rename[_grid(len(labels), _PLAIN_BLOCK)](labels, to_device(given), out, len(labels), BLOCK=_PLAIN_BLOCK)
     return at_home(out)
 
 
