@@ -56,8 +56,8 @@ PLAIN = {
     "score_pairs": (
         choose.score_pairs,
         [_F, _D, _D, _I, _I, _I, _I, _L, _L, "i32", "i32", "i32"],
-        {"BLOCK": 64},
-        {"num_warps": 2, "enable_fp_fusion": False},
+        {"AHEAD": 16, "BLOCK": 32},
+        {"num_warps": 1, "enable_fp_fusion": False},
     ),
     "name_pairs": (choose.name_pairs, [_I, _I, _I, _L, _L, _I, "i32"], {"BLOCK": 128}, {}),
     "settle": (
@@ -134,7 +134,7 @@ PLAIN = {
     **{
         f"sweep of {n} columns": (
             frames.sweep,
-            [_F, _D, _D, _I, _L, _D, "i32", "i32", "i32", "i32", "i32", "i32"],
+            [_F, _D, _D, _I, _L, _D, "i32", "i32", "i32", "i32", "i32", "i32", "i32"],
             {"N_FEATURES": n, "HAS_WEIGHTS": True, "HAS_SUMS": True, "BLOCK": block},
             {"enable_fp_fusion": False},
         )
@@ -156,7 +156,7 @@ PLAIN = {
     "softmax": (
         soft.softmax,
         [_F, _F, _F, "*fp16", "*fp16", _D, _D, _F, "i32", "i32"],
-        {"HAS_WEIGHTS": True, "BLOCK": 1024, "SMALL": 2048.0},
+        {"HAS_WEIGHTS": True, "ROWS": 2, "BLOCK": 1024, "SMALL": 2048.0},
         {"num_warps": 4},
     ),
     "halve": (

@@ -397,34 +397,26 @@ def score_pairs(
     most,
     n_features,
     row_stride,
+    AHEAD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """The float64 score of each pair, as an integer in its order, and the largest of each listed row."""
     n_pairs = tl.minimum(tl.load(counters + 1), most)
-    for start in range(tl.program_id(0) * BLOCK, n_pairs, tl.num_programs(0) * BLOCK):
-        pair = start + tl.arange(0, BLOCK)
+    for number in range(tl.program_id(0) * BLOCK, n_pairs, tl.num_programs(0) * BLOCK):
+        pair = number + tl.arange(0, BLOCK)
         is_pair = pair < n_pairs
         item = tl.load(pair_rows + pair, mask=is_pair, other=0)
         cluster = tl.load(pair_clusters + pair, mask=is_pair, other=0).to(tl.int64)
         row = tl.load(listed + item, mask=is_pair, other=0).to(tl.int64)
         total = tl.zeros((BLOCK,), tl.float64)
-        ahead = tl.arange(0, 4)
-        # four numbers of a row in one load: rows of a warp lie far apart, and each load goes to all of them. Loads of
-        # sixteen numbers are in flight together
-        for begin in range(0, n_features, 16):
-            for step in tl.static_range(4):
-                d = begin + 4 * step + ahead
-                is_here = is_pair[:, None] & (d < n_features)[None, :]
-                value = tl.load(rows + (row * row_stride)[:, None] + d[None, :], mask=is_here, other=0.0)
-                value = value.to(tl.float64)
-                value *= tl.load(vectors + (cluster * n_features)[:, None] + d[None, :], mask=is_here, other=0.0)
-                even, odd = tl.split(tl.reshape(value, (BLOCK, 2, 2)))
-                one, three = tl.split(even)
-                two, four = tl.split(odd)
-                total += one
-                total += two
-                total += three
-                total += four
+        start, vector = rows + row * row_stride, vectors + cluster * n_features
+        # there are few pairs, and each waits for memory: loads of so many columns are in flight together
+        for begin in range(0, n_features, AHEAD):
+            for step in tl.static_range(AHEAD):
+                d = begin + step
+                is_here = is_pair & (d < n_features)
+                value = tl.load(start + d, mask=is_here, other=0.0).to(tl.float64)
+                total += value * tl.load(vector + d, mask=is_here, other=0.0)
         key = _ordered64(total + tl.load(offsets + cluster, mask=is_pair, other=0.0))
         tl.store(keys + pair, key, mask=is_pair)
         tl.atomic_max(bests + item, key, mask=is_pair)

@@ -117,6 +117,7 @@ def sweep(
     first,
     last,
     n_clusters,
+    n_copies,
     N_FEATURES: tl.constexpr,
     HAS_WEIGHTS: tl.constexpr,
     HAS_SUMS: tl.constexpr,
@@ -124,10 +125,12 @@ def sweep(
 ):
     """Write labels of the rows first..last, -2 - before where they are refused, and find sums of the rows begin..end.
 
-    `found` is zeros: resultants (K, D) and counts (K,) in quanta, n less the first row of first..last with each label,
-    the last row of begin..end with it plus one, and how many rows moved, were refused, and have a negative label.
+    `found` is zeros, as many times as there are copies, so that atomics seldom wait for each other: resultants (K, D)
+    and counts (K,) in quanta, n less the first row of first..last with each label, the last row of begin..end with it
+    plus one, and how many rows moved, were refused, and have a negative label.
     """
     row = begin + tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    found += tl.program_id(0) % n_copies * (n_clusters * (N_FEATURES + 3) + 3)
     is_row = row < end
     is_asked = (row >= first) & (row < last)
     best = _find(rows, rule, row, is_row, n_clusters, N_FEATURES, BLOCK)

@@ -26,35 +26,38 @@ def softmax(
     n_rows,
     n_clusters,
     HAS_WEIGHTS: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     SMALL: tl.constexpr,
 ):
     """Shares of some rows, each by itself, times their weights, their log evidence, and the sums of shares (P, K).
 
-    Program p has the rows p, p + P, ...; what programs add up is added in their order.
+    Programs take turns; what they add up is added in their order.
     """
     cluster = tl.arange(0, BLOCK)
-    is_here = cluster < n_clusters
+    is_cluster = cluster < n_clusters
     factor = tl.load(scale)
-    offset = tl.load(offsets + cluster, mask=is_here, other=0.0)
+    offset = tl.load(offsets + cluster, mask=is_cluster, other=float("-inf"))
     count = tl.zeros((BLOCK,), tl.float64)
-    for number in range(tl.program_id(0), n_rows, tl.num_programs(0)):
-        place = tl.cast(number, tl.int64) * n_clusters + cluster
-        value = tl.load(scores + place, mask=is_here, other=0.0) * factor
-        value = tl.where(is_here, value + offset, float("-inf"))
-        top = tl.max(value, axis=0)
-        share = tl.exp(value - top)
-        total = tl.sum(share, axis=0)
-        share = share / total
+    for begin in range(tl.program_id(0) * ROWS, n_rows, tl.num_programs(0) * ROWS):
+        row = begin + tl.arange(0, ROWS).to(tl.int64)
+        is_row = row < n_rows
+        place = row[:, None] * n_clusters + cluster[None, :]
+        is_here = is_row[:, None] & is_cluster[None, :]
+        value = tl.load(scores + place, mask=is_here, other=0.0) * factor + offset[None, :]
+        top = tl.max(value, axis=1)
+        share = tl.exp(value - top[:, None])
+        total = tl.sum(share, axis=1)
+        share = share / total[:, None]
         if HAS_WEIGHTS:
-            share = share * tl.load(weights + number)
+            share = share * tl.load(weights + row, mask=is_row, other=0.0)[:, None]
         high = share.to(tl.float16)
         low = ((share - high.to(tl.float32)) * SMALL).to(tl.float16)
         tl.store(large + place, high, mask=is_here)
         tl.store(small + place, low, mask=is_here)
-        tl.store(evidence + number, top.to(tl.float64) + tl.log(total.to(tl.float64)))
-        count += share.to(tl.float64)
-    tl.store(counts + tl.program_id(0) * n_clusters + cluster, count, mask=is_here)
+        tl.store(evidence + row, top.to(tl.float64) + tl.log(total.to(tl.float64)), mask=is_row)
+        count += tl.sum(tl.where(is_row[:, None], share, 0.0).to(tl.float64), axis=0)
+    tl.store(counts + tl.program_id(0) * n_clusters + cluster, count, mask=is_cluster)
 
 
 @triton.jit

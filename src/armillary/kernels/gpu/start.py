@@ -46,6 +46,8 @@ _OPTIONS = {
 # Pairs of rows and clusters that there is room for at first, for each 4 rows, and at most: 16 bytes each.
 _FEWEST_PAIRS = 1 << 16
 _MOST_PAIRS = 1 << 27
+# Pairs of a program, and columns of them that are on their way together.
+_PAIRS_TOGETHER, _PAIR_AHEAD = 32, 16
 # Values of rows that are halved together: 64 MiB in float64.
 _AT_ONCE = 1 << 23
 # Tiles of exact scores.
@@ -499,7 +501,8 @@ class Chooser:
         n_programs = 8 * n_processors()
         choose.score_pairs[(n_programs,)](
             rows, rule.vectors, rule.offsets, scratch.listed, scratch.counters, pair_rows, pair_clusters, keys,
-            scratch.bests, scratch.n_pairs, rows.shape[1], rows.stride(0), BLOCK=64, num_warps=2,
+            scratch.bests, scratch.n_pairs, rows.shape[1], rows.stride(0), AHEAD=_PAIR_AHEAD, BLOCK=_PAIRS_TOGETHER,
+            num_warps=max(1, _PAIRS_TOGETHER // 32),
             enable_fp_fusion=False,
         )  # fmt: skip
         n_programs = 4 * n_processors()
@@ -651,6 +654,8 @@ def move_rows(
 
 # ----------------------------------------------------------------------------------------------------- softmax
 
+# Rows of a softmax that one program has at once, and warps on each multiprocessor.
+_SOFT_ROWS, _SOFT_WARPS = 2, 48
 # Clusters up to which one program has the scores of a row.
 MOST_SHARED = 8192
 # Rows are multiplied by it before they are halved: what is left of their small numbers is then no denormal half.
@@ -689,12 +694,12 @@ class SoftSums:
         evidence = torch.empty(n_rows, dtype=torch.float64, device=rows.device)
         given = self._scale if weights is None else weights.float()
         block = max(16, 1 << (n_clusters - 1).bit_length())
-        warps = min(16, max(1, block // 256))
-        n_programs = min(n_rows, 32 // warps * n_processors())
+        warps = min(16, max(1, _SOFT_ROWS * block // 512))
+        n_programs = min(n_rows, _SOFT_WARPS // warps * n_processors())
         counts = torch.empty((n_programs, n_clusters), dtype=torch.float64, device=rows.device)
         soft.softmax[(n_programs,)](
             scores, self._offsets, given, large, small, evidence, counts, self._scale, n_rows, n_clusters,
-            HAS_WEIGHTS=weights is not None, BLOCK=block, SMALL=soft.SMALL, num_warps=warps,
+            HAS_WEIGHTS=weights is not None, ROWS=_SOFT_ROWS, BLOCK=block, SMALL=soft.SMALL, num_warps=warps,
         )  # fmt: skip
         self._counts += counts.sum(dim=0)
         # both halves of rows in one product: large shares are read once for them

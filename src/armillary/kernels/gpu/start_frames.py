@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ FEW_CLUSTERS = 64
 _BLOCK, _BLOCK_OF_MANY_COLUMNS, _PLAIN_BLOCK = (4096, 4096, 4096) if IS_INTERPRETED else (512, 256, 256)
 _FEW_COLUMNS = 4
 _N_COUNTERS = 3
+# Copies of what a pass finds.
+_COPIES = 16
 
 
 def is_served(n_features: int, n_clusters: int) -> bool:
@@ -59,15 +61,29 @@ class Swept:
     n_moved: int
     n_refused: int
     n_negative: int  # labels, of all rows looked at
-    on_device: torch.Tensor  # all of it
+    sums: DeviceSums  # where the rows are
 
-    @property
-    def sums(self) -> DeviceSums:
-        """The sums where the rows are."""
-        n_clusters, n_features = self.resultants.shape
-        end = n_clusters * n_features
-        resultants = self.on_device[:end].reshape(n_clusters, n_features)
-        return DeviceSums(self.on_device[end : end + n_clusters], resultants)
+
+class SumsOfCopies(DeviceSums):
+    """Sums that are added up when somebody changes them: most are not."""
+
+    def __init__(self, copies: torch.Tensor, n_clusters: int, n_features: int) -> None:
+        vars(self)["_made_of"] = copies, n_clusters, n_features
+
+    def _added(self, first: int, last: int) -> torch.Tensor:
+        return vars(self)["_made_of"][0][:, first:last].sum(dim=0)
+
+    @cached_property
+    def counts(self) -> torch.Tensor:  # type: ignore[override]
+        """(K,)."""
+        _, n_clusters, n_features = vars(self)["_made_of"]
+        return self._added(n_clusters * n_features, n_clusters * (n_features + 1))
+
+    @cached_property
+    def resultants(self) -> torch.Tensor:  # type: ignore[override]
+        """(K, D)."""
+        _, n_clusters, n_features = vars(self)["_made_of"]
+        return self._added(0, n_clusters * n_features).reshape(n_clusters, n_features)
 
 
 def sweep(
@@ -82,20 +98,23 @@ def sweep(
     n_clusters, n_features = rule.shape
     n_rows, has_sums = len(rows), rounder is not None
     begin, end = (0, n_rows) if has_sums else span
-    found = torch.zeros(n_clusters * (n_features + 3) + _N_COUNTERS, dtype=torch.int64, device=rows.device)
+    size = n_clusters * (n_features + 3) + _N_COUNTERS
+    found = torch.zeros((_COPIES, size), dtype=torch.int64, device=rows.device)
     magic = magic_of(0.0 if rounder is None else rounder, str(rows.device))
     block = _block(n_features)
     frames.sweep[_grid(end - begin, block)](
         rows, magic if weights is None else weights, to_device(_packed(rule)), labels, found, magic, n_rows, begin, end,
-        *span, n_clusters, N_FEATURES=n_features, HAS_WEIGHTS=weights is not None, HAS_SUMS=has_sums, BLOCK=block,
-        enable_fp_fusion=False,
+        *span, n_clusters, _COPIES, N_FEATURES=n_features, HAS_WEIGHTS=weights is not None, HAS_SUMS=has_sums,
+        BLOCK=block, enable_fp_fusion=False,
     )  # fmt: skip
     home = to_host(found)
-    edges = n_clusters * np.array([n_features, n_features + 1, n_features + 2, n_features + 3])
-    resultants, counts, firsts, lasts, counters = np.split(home, edges)
-    return Swept(
-        counts, resultants.reshape(n_clusters, n_features), n_rows - firsts, lasts - 1, *counters.tolist(), found
-    )
+    n_sums = n_clusters * (n_features + 1)
+    sums, counters = home[:, :n_sums].sum(axis=0), home[:, -_N_COUNTERS:].sum(axis=0)
+    firsts, lasts = home[:, n_sums:-_N_COUNTERS].max(axis=0).reshape(2, n_clusters)
+    resultants = sums[: n_clusters * n_features].reshape(n_clusters, n_features)
+    on_device = SumsOfCopies(found, n_clusters, n_features)
+    counts = sums[n_clusters * n_features :]
+    return Swept(counts, resultants, n_rows - firsts, lasts - 1, *counters.tolist(), on_device)
 
 
 def names(rows: torch.Tensor, rule: AffineRule, given: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -30,6 +30,8 @@ _TILE_SCORES = 1 << 15
 _MOST_ROWS = 128
 # Lines of a tile that are a power of two apart would all lie in the same few places of the cache.
 _PAD = 8
+# Rows whose sides are weighed together.
+_SIDE_ROWS = 512
 # Rows whose scores stand in a table together, and rows whose priorities are drawn together.
 _TABLE_ROWS = 1024
 
@@ -191,7 +193,7 @@ def draw_sides(
 def side_limbs(odds: Float64Array, is_left: npt.NDArray[np.bool_], rounders: tuple[float, float]) -> Float64Array:
     """One row after the other."""
     out = np.zeros((2, 2))
-    _side_limbs(odds, is_left, *rounders, out)
+    _side_limbs(odds, is_left, *rounders, np.empty((2, _SIDE_ROWS)), out)
     return out
 
 
@@ -391,16 +393,26 @@ def _draw_sides(numbers, odds, key, first_row, drawn, is_left):
 
 
 @kernel
-def _side_limbs(odds, is_left, large, small, out):
-    for i in range(len(odds)):
-        signed = odds[i] if is_left[i] else -odds[i]
-        log_share = min(signed, 0.0) - log_of(1.0 + exp_nonpositive(-abs(signed)))
-        first = (log_share + large) - large
-        out[0, 0] += first
-        out[0, 1] += ((log_share - first) + small) - small
-        first = (signed + large) - large
-        out[1, 0] += first
-        out[1, 1] += ((signed - first) + small) - small
+def _side_limbs(odds, is_left, large, small, tile, out):
+    """Loops of their own for what has vectors: signs, exp and log."""
+    signed, logs = tile[0], tile[1]
+    for start in range(0, len(odds), _SIDE_ROWS):
+        n_rows = min(_SIDE_ROWS, len(odds) - start)
+        for i in range(n_rows):
+            signed[i] = odds[start + i] if is_left[start + i] else -odds[start + i]
+        for i in range(n_rows):
+            logs[i] = 1.0 + exp_nonpositive(-abs(signed[i]))
+        for i in range(n_rows):
+            logs[i] = (signed[i] if signed[i] < 0.0 else 0.0) - log_of(logs[i])
+        for which in range(2):
+            values = logs if which == 0 else signed
+            first_total, rest_total = 0.0, 0.0
+            for i in range(n_rows):
+                first = (values[i] + large) - large
+                first_total += first
+                rest_total += ((values[i] - first) + small) - small
+            out[which, 0] += first_total
+            out[which, 1] += rest_total
 
 
 @kernel
