@@ -655,7 +655,7 @@ def move_rows(
 # ----------------------------------------------------------------------------------------------------- softmax
 
 # Rows of a softmax that one program has at once, and warps on each multiprocessor.
-_SOFT_ROWS, _SOFT_WARPS = 2, 48
+_SOFT_ROWS, _SOFT_WARPS = 1, 48
 # Clusters up to which one program has the scores of a row.
 MOST_SHARED = 8192
 # Rows are multiplied by it before they are halved: what is left of their small numbers is then no denormal half.

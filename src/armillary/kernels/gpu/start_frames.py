@@ -18,7 +18,7 @@ from armillary.validation import PLAIN_SQUARES
 # Clusters up to which a program looks for the rows of each.
 FEW_CLUSTERS = 64
 # Rows of a program: a few in each thread, as their coordinates leave room for.
-_BLOCK, _BLOCK_OF_MANY_COLUMNS, _PLAIN_BLOCK = (4096, 4096, 4096) if IS_INTERPRETED else (512, 256, 256)
+_BLOCK, _BLOCK_OF_MANY_COLUMNS, _PLAIN_BLOCK = (4096, 4096, 4096) if IS_INTERPRETED else (256, 256, 256)
 _FEW_COLUMNS = 4
 _N_COUNTERS = 3
 # Copies of what a pass finds.
