@@ -2,7 +2,7 @@
 
 What is beside all rows (labels, halves, numbers by set) stays on the device; sums come home as integers. Sides and odds
 of a set come home too, 8 bytes a row at most: they meet the uniforms of a generator of the host, and the attempts made
-at once look at a quarter of the rows or few. A few hundred rows of a set come home for fits to them.
+at once look at half of the rows or few. A few hundred rows of a set come home for fits to them.
 """
 
 from __future__ import annotations
