@@ -180,7 +180,10 @@ class CudaLabels:
     def put(self, numbers: Numbers, values: npt.ArrayLike) -> None:
         """Give a few rows their labels."""
         given = np.broadcast_to(np.asarray(values, dtype=np.int32), np.shape(numbers))
-        self.values[_numbers(numbers)] = start.to_device(given)
+        if len(given) and (np.diff(numbers) == 1).all():  # a block of rows
+            self.values[int(numbers[0]) : int(numbers[-1]) + 1] = start.to_device(given)
+        else:
+            self.values[_numbers(numbers)] = start.to_device(given)
         self.note(None, None)
 
     def fill(self, label: int, span: Span = None) -> None:

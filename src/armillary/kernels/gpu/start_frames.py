@@ -74,13 +74,13 @@ class SumsOfCopies(DeviceSums):
         return vars(self)["_made_of"][0][:, first:last].sum(dim=0)
 
     @cached_property
-    def counts(self) -> torch.Tensor:  # type: ignore[override]
+    def counts(self) -> torch.Tensor:
         """(K,)."""
         _, n_clusters, n_features = vars(self)["_made_of"]
         return self._added(n_clusters * n_features, n_clusters * (n_features + 1))
 
     @cached_property
-    def resultants(self) -> torch.Tensor:  # type: ignore[override]
+    def resultants(self) -> torch.Tensor:
         """(K, D)."""
         _, n_clusters, n_features = vars(self)["_made_of"]
         return self._added(0, n_clusters * n_features).reshape(n_clusters, n_features)
