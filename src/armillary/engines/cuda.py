@@ -253,7 +253,8 @@ class CudaPasses:
             labels.note(None, None)
             return Outcome(None, n_refused=found.n_refused)
         quantum = math.ldexp(1.0, -points.q)
-        statistics = DirectionalStatistics(found.counts * quantum, found.resultants * quantum, points.q)
+        counts, resultants = (quanta.astype(np.float64) * quantum for quanta in (found.counts, found.resultants))
+        statistics = DirectionalStatistics(counts, resultants, points.q)
         labels.note(found.sums, statistics, (span, found.firsts, found.lasts))
         if span[1] < points.n_rows:
             return Outcome(statistics, n_refused=found.n_negative)

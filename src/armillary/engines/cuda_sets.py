@@ -164,7 +164,7 @@ class LabelledSides(CpuSides):
         vars(self)["_made_of"] = values, numbers, label
 
     @cached_property
-    def is_left(self) -> Flags:  # type: ignore[override]
+    def is_left(self) -> Flags:
         """(n,)."""
         values, numbers, label = vars(self)["_made_of"]
         found: Flags = (torch.index_select(values, 0, numbers) == label).cpu().numpy()
