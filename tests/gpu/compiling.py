@@ -7,7 +7,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource, compile
 
-from armillary.kernels.gpu import choose, draws, exact, gaussians, soft, sparse, sums
+from armillary.kernels.gpu import choose, draws, exact, frames, gaussians, soft, sparse, sums
 
 _DESC = ("tensordesc<fp16[128,{0}]>",) * 2
 _BESIDE = ["*fp32", "*fp32", "*i8", "*i32", "*fp32", "*i32", "*i32", "i32", "i32"]
@@ -40,6 +40,13 @@ PLAIN = {
         {**_FLAGS, "DEEP": 64},
         {"num_warps": 8, "num_stages": 3},
     ),
+    "halve_rule": (
+        choose.halve_rule,
+        [_D, _D, _D, "*fp16", _D, _D, "i32", "i32", "i32"],
+        {"COLUMNS": 256},
+        {},
+    ),
+    "bound_rule": (choose.bound_rule, [_D, _D, _D, _D, _F, _F, "i32", "i32", "i32"], {"BLOCK": 1024}, {}),
     "list_pairs": (
         choose.list_pairs,
         ["*fp16", "*fp16", _F, _F, _F, _I, _I, _I, _I, "i32", "i32", "i32", "i32", "i32", _F, "i32", "i32"],
@@ -49,8 +56,8 @@ PLAIN = {
     "score_pairs": (
         choose.score_pairs,
         [_F, _D, _D, _I, _I, _I, _I, _L, _L, "i32", "i32", "i32"],
-        {"BLOCK": 64},
-        {"num_warps": 2, "enable_fp_fusion": False},
+        {"AHEAD": 16, "BLOCK": 32},
+        {"num_warps": 1, "enable_fp_fusion": False},
     ),
     "name_pairs": (choose.name_pairs, [_I, _I, _I, _L, _L, _I, "i32"], {"BLOCK": 128}, {}),
     "settle": (
@@ -98,7 +105,7 @@ PLAIN = {
         {"enable_fp_fusion": False},
     ),
     "narrow": (
-        exact.narrow,
+        frames.narrow,
         [_F, _D, _D, "*i8", _I, _D, "i32", "i32", "i32"],
         {"N_FEATURES": 3, "HAS_RIVALS": True, "BLOCK": 256},
         {"enable_fp_fusion": False},
@@ -124,11 +131,33 @@ PLAIN = {
         {"N_FEATURES": 3, "HAS_WEIGHTS": True, "BLOCK": 256},
         {"enable_fp_fusion": False},
     ),
+    **{
+        f"sweep of {n} columns": (
+            frames.sweep,
+            [_F, _D, _D, _I, _L, _D, "i32", "i32", "i32", "i32", "i32", "i32", "i32"],
+            {"N_FEATURES": n, "HAS_WEIGHTS": True, "HAS_SUMS": True, "BLOCK": block},
+            {"enable_fp_fusion": False},
+        )
+        for n, block in ((3, 512), (8, 256))
+    },
+    "name": (
+        frames.name,
+        [_F, _D, _L, _L, "i32", "i32"],
+        {"N_FEATURES": 3, "BLOCK": 512},
+        {"enable_fp_fusion": False},
+    ),
+    "rename": (frames.rename, [_I, _L, _L, "i32"], {"BLOCK": 256}, {}),
+    "count_off": (
+        frames.count_off,
+        [_F, _D, _I, "i32", "i32", "i32"],
+        {"BLOCK": 256, "AHEAD": 8},
+        {"enable_fp_fusion": False},
+    ),
     "softmax": (
         soft.softmax,
-        [_F, _F, _F, "*fp16", "*fp16", _D, _F, "i32"],
-        {"HAS_WEIGHTS": True, "BLOCK": 1024, "SMALL": 2048.0},
-        {},
+        [_F, _F, _F, "*fp16", "*fp16", _D, _D, _F, "i32", "i32"],
+        {"HAS_WEIGHTS": True, "ROWS": 2, "BLOCK": 1024, "SMALL": 2048.0},
+        {"num_warps": 4},
     ),
     "halve": (
         soft.halve,
@@ -218,6 +247,18 @@ PLAIN = {
         {"BLOCK": 256},
         _GAUSSIANS,
     ),
+    **{
+        f"tangents of {n} columns": (
+            gaussians.tangents,
+            [*_SETS, _D, _D, _L, "i32", "i32"],
+            {"N_FEATURES": n, "WITH_SCATTER": True, "WITH_CURVATURE": True, "BLOCK": 256},
+            _GAUSSIANS,
+        )
+        for n in (3, 4)
+    },
+    "least": (gaussians.least, [_I, _D, _L, "i32", "i32"], {"BLOCK": 1024}, {}),
+    "first_least": (gaussians.first_least, [_I, _D, _L, _L, "i64", "i32"], {"BLOCK": 256}, {}),
+    "merge": (gaussians.merge, [_I, _L, _I, "i32"], {"BLOCK": 256}, {"num_warps": 4}),
     "products": (gaussians.products, [*_SETS, _D, _D, _I, _L, "i32", "i32"], {"BLOCK": 256}, _GAUSSIANS),
 }
 

@@ -16,15 +16,21 @@ NAMES = [
     "filter_pointers", "list_pairs", "score_pairs", "name_pairs", "settle", "record", "squares", "roots", "own_scores",
     "table", "best", "lane_scores", "narrow", "ends", "count", "deal", "add_sorted", "add_moved", "add_narrow",
     "softmax", "halve", "uniforms", "unit", "gaussian_table", "flat_table", "gaussian_odds", "sphere_table", "draw",
-    "sides", "totals", "look", "tangent_pairs", "products",
+    "sides", "totals", "look", "tangent_pairs", "products", "sweep of 3 columns", "sweep of 8 columns", "name",
+    "rename", "count_off", "halve_rule", "bound_rule", "tangents of 3 columns",
+    "tangents of 4 columns", "least", "first_least", "merge",
     "csr_squares", "csr_own_scores", *CSR_TILED, "csr_add", "csr_move",
 ]  # fmt: skip
 EXACT = {
     "score_pairs", "squares", "own_scores", "table", "best", "narrow", "lane_scores", "unit", "csr_squares",
-    "csr_own_scores", *CSR_TILED, "totals", "tangent_pairs", "products",
+    "csr_own_scores", *CSR_TILED, "totals", "tangent_pairs", "products", "sweep of 3 columns", "sweep of 8 columns",
+    "name", "count_off",
 }  # fmt: skip
 # What is fused there is fused by name, as on the CPU.
-NAMED = {"gaussian_table", "flat_table", "gaussian_odds", "sphere_table", "draw", "sides", "look"}
+NAMED = {
+    "gaussian_table", "flat_table", "gaussian_odds", "sphere_table", "draw", "sides", "look", "tangents of 3 columns",
+    "tangents of 4 columns",
+}  # fmt: skip
 
 
 def built(name, capability, tmp_path):

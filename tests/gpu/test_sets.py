@@ -44,6 +44,25 @@ class Raw:
         return scores
 
 
+@pytest.mark.parametrize("n_clusters", [4, 70])
+def test_anchors_and_unions_are_those_of_the_cpu(n_clusters):
+    rows = unit(np.random.default_rng(0), 300, 3)
+    labels = np.random.default_rng(1).permutation(np.arange(300) % n_clusters)
+    groups = [(2, 0), (1,), (0, 3)]
+    found = []
+    for name in ("cpu", "cuda"):
+        with opened(name, rows) as passes:
+            anchors = passes.anchors(passes.labels_from(labels), (5, 6), n_clusters)
+            partition = passes.partition(passes.labels_from(labels))
+            pairs, threes = partition.unions(groups), partition.unions([(3, 1, 2), (0,)])
+            sides = pairs.where(0, partition.labels, 2), pairs.where(2, partition.labels, 3)
+            parted = pairs.parted([sides[0], None, sides[1]])
+            each = [getattr(sets.numbers, "cpu", lambda sets=sets: sets.numbers)() for sets in (pairs, threes, parted)]
+            found.append([*anchors, *each, parted.starts, sides[0].n_left, sides[1].n_right, sides[1].is_left])
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(two, one)
+
+
 @pytest.mark.parametrize(("d", "dtype"), [(2, np.float64), (3, np.float32), (3, np.float64), (7, np.float32)])
 def test_scores_draws_and_odds_have_the_bits_of_the_cpu(d, dtype):
     tangent, flat, means = rules(d, np.random.default_rng(d))

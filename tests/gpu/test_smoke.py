@@ -30,9 +30,17 @@ class Counted:
 
 def kernels():
     """All that are started from the host, by module and name."""
-    from armillary.kernels.gpu import choose, draws, exact, soft, sparse, sums
+    from armillary.kernels.gpu import choose, draws, exact, frames, soft, sparse, sums
 
-    modules = (choose, draws, exact, soft, sparse, sums)  # those of sets are in test_sets.py, which takes minutes here
+    modules = (
+        choose,
+        draws,
+        exact,
+        frames,
+        soft,
+        sparse,
+        sums,
+    )  # those of sets are in test_sets.py, which takes minutes here
     return {
         (module, name): kernel
         for module in modules
@@ -70,6 +78,8 @@ def beside(name, rows, rule, weights):
             passes.label(rule, labels).sums.resultants,
             labels.first_rows(wanted),
             labels.last_rows(wanted),
+            labels.to_host(7 * np.arange(n_clusters)),
+            passes.name(rule, 3 * np.arange(n_clusters)),
             passes.own(rule, passes.labels_from(np.arange(len(weights)) % n_clusters)).to_host(),
             passes.inverse_lengths().to_host(),
             column.to_host(),
@@ -78,7 +88,7 @@ def beside(name, rows, rule, weights):
 
 def test_every_kernel_has_the_bits_of_the_reference(monkeypatch):
     from armillary.engines import cuda_stream
-    from armillary.kernels.gpu import start
+    from armillary.kernels.gpu import start, start_frames
 
     started, known = set(), kernels()
     for (module, name), kernel in known.items():
@@ -94,6 +104,12 @@ def test_every_kernel_has_the_bits_of_the_reference(monkeypatch):
         wanted, found = (beside(name, rows, rule, weights) for name in ENGINES)
         np.testing.assert_allclose(found.pop(), wanted.pop(), atol=1e-6)
         for one, two in zip(wanted, found, strict=True):
+            np.testing.assert_array_equal(two, one)
+    with monkeypatch.context() as patch:  # narrow rows with many clusters
+        patch.setattr(start_frames, "FEW_CLUSTERS", 0)
+        rows, rule = unit(rng, 64, 3), rules(rng, 5, 3)
+        assert_alike(labelled(rows, rule, weights))
+        for one, two in zip(*(beside(name, rows, rule, weights) for name in ENGINES), strict=True):
             np.testing.assert_array_equal(two, one)
     rows, rule = unit(rng, 64, 40), rules(rng, 32, 40)
     with monkeypatch.context() as patch:

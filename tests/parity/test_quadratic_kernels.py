@@ -280,6 +280,17 @@ def test_sides_have_the_shares_of_their_odds():
     assert abs(found[numbers[:3990]].sum() - shares.sum()) < 5.0 * np.sqrt(np.sum(shares * (1.0 - shares)))
 
 
+@pytest.mark.parametrize("n_rows", [0, 1, 511, 1300])
+def test_log_probabilities_of_sides_equal_the_reference(n_rows):
+    rng = np.random.default_rng(n_rows)
+    odds, is_left = np.clip(rng.normal(scale=9.0, size=n_rows), -20.7, 20.7), rng.random(n_rows) < 0.5
+    odds[: min(n_rows, 3)] = [0.0, -20.7, 1e-300][: min(n_rows, 3)]
+    rounders = whole.two_limbs(whole.exponent(5000), 21.7)
+    found, expected = (kernels.side_limbs(odds, is_left, rounders) for kernels in (cpu, reference))
+    np.testing.assert_array_equal(found[1], expected[1])  # odds are rounded, and nothing else
+    np.testing.assert_allclose(found[0].sum(), expected[0].sum(), rtol=0.0, atol=1e-15 * max(1, n_rows))
+
+
 def test_parts_of_sets_equal_the_reference():
     rng = np.random.default_rng(1)
     numbers = np.concatenate([np.sort(part) for part in np.split(rng.permutation(90), [1, 2, 30])]).astype(np.int32)

@@ -61,6 +61,11 @@ class Component(Protocol):
     def draw(self, sets: Sets, generator: np.random.Generator) -> tuple[Pivots, Float64Array]:
         """A pivot proposed for each set, and its evidence (G,)."""
 
+    def draw_beside(
+        self, sets: Sets, pivots: Pivots, n_known: int, generator: np.random.Generator
+    ) -> tuple[Pivots, Float64Array]:
+        """`draw` of the sets but for the last `n_known`, whose pivots are given; and the evidence (G,) of all."""
+
     def evidence(self, pivots: Pivots, sets: Sets) -> Float64Array:
         """The evidence (G,) of sets with given pivots."""
 
@@ -98,7 +103,7 @@ class Component(Protocol):
         """Centres (G, D) and variances in each direction (G,): for choosing pairs of clusters."""
 
     def squared_distances(self, centre: Float64Array, centres: Float64Array) -> Float64Array:
-        """Squared distances (K,) of a centre (D,) to others (K, D), in the units of `summary`'s variances."""
+        """Squared distances (..., K) of centres (..., 1, D) to others (K, D), in the units of `summary`'s variances."""
 
     def set_statistics(self, pivots: Pivots, sets: Sets) -> Statistics:
         """Statistics (G, ...) of sets under their pivots."""

@@ -72,6 +72,12 @@ class GaussianComponent:
         """No pivots, and the log marginal likelihoods."""
         return None, self.log_joint(None, sets)
 
+    def draw_beside(
+        self, sets: Sets, pivots: Pivots, n_known: int, generator: np.random.Generator
+    ) -> tuple[Pivots, Float64Array]:
+        """No pivots, and the log marginal likelihoods."""
+        return self.draw(sets, generator)
+
     def evidence(self, pivots: Pivots, sets: Sets) -> Float64Array:
         """The log marginal likelihoods."""
         return self.log_joint(pivots, sets)
@@ -157,7 +163,7 @@ class GaussianComponent:
 
     def squared_distances(self, centre: Float64Array, centres: Float64Array) -> Float64Array:
         """Squared Euclidean distances."""
-        return np.asarray(np.sum((centres - centre) ** 2, axis=1))
+        return np.asarray(np.sum((centres - centre) ** 2, axis=-1))
 
     def set_statistics(self, pivots: Pivots, sets: Sets) -> Statistics:
         """Counts (G,), sums (G, D) and sums of squares (G, D, D)."""

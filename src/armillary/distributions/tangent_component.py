@@ -66,6 +66,17 @@ class TangentComponent:
         means = proposal.draw(generator)
         return means, self._weigh(means, sets, proposal)[0]
 
+    def draw_beside(
+        self, sets: Sets, pivots: Pivots, n_known: int, generator: np.random.Generator
+    ) -> tuple[Pivots, Float64Array]:
+        """Means from (C) but for the last sets, and the evidences of all: sums over all sets are made at once."""
+        sets = as_sets(sets)
+        proposal = self.proposal(sets)
+        n_drawn = len(proposal.centres) - n_known
+        means = MeanProposal(*(field[:n_drawn] for field in proposal)).draw(generator)
+        every = np.concatenate([means, _means(pivots)]) if n_known else means
+        return means, self._weigh(every, sets, proposal)[0]
+
     def evidence(self, pivots: Pivots, sets: Sets) -> Float64Array:
         """(D) at given means."""
         sets = as_sets(sets)
@@ -174,8 +185,9 @@ class TangentComponent:
     def _draw_laws(
         self, means: Float64Array, scatters: Float64Array, counts: Float64Array, generator: np.random.Generator
     ) -> TangentGaussian:
-        scales = self._within(sphere.tangent_frame(means), scatters)
-        return TangentGaussian.of(means, inverse_wishart.draw(scales, self.degrees + counts, generator))
+        frames = sphere.tangent_frame(means)
+        scales = self._within(frames, scatters)
+        return TangentGaussian.of(means, inverse_wishart.draw(scales, self.degrees + counts, generator), frames)
 
     def draw_prior(self, size: int, generator: np.random.Generator) -> TangentGaussian:
         """Means anywhere, Sigma ~ IW(delta I, nu)."""
@@ -192,8 +204,9 @@ class TangentComponent:
         """One Karcher step from the extrinsic mean, and the mode of Sigma there."""
         sets = as_sets(sets)
         means = self._karcher_step(sets, self._extrinsic_means(sets))
-        scales = self._within(sphere.tangent_frame(means), sets.tangent_sums(means).scatter)
-        return TangentGaussian.of(means, inverse_wishart.mode(scales, self.degrees + sets.counts))
+        frames = sphere.tangent_frame(means)
+        scales = self._within(frames, sets.tangent_sums(means).scatter)
+        return TangentGaussian.of(means, inverse_wishart.mode(scales, self.degrees + sets.counts), frames)
 
     def _within(self, frames: Float64Array, scatters: Float64Array) -> Float64Array:
         """delta I + S (G, p, p) in the coordinates of frames (G, D, p)."""

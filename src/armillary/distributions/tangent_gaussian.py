@@ -14,6 +14,7 @@ theta is held at 1e-7 or above.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -40,9 +41,9 @@ class TangentGaussian(NamedTuple):
     log_determinant: Float64Array  # () of the covariance within the tangent space
 
     @classmethod
-    def of(cls, mean: Float64Array, covariance: Float64Array) -> TangentGaussian:
-        """From covariances (..., p, p) in the coordinates of `sphere.tangent_frame(mean)`."""
-        frame = sphere.tangent_frame(mean)
+    def of(cls, mean: Float64Array, covariance: Float64Array, frame: Float64Array | None = None) -> TangentGaussian:
+        """From covariances (..., p, p) in the coordinates of `sphere.tangent_frame(mean)`, which may be known."""
+        frame = sphere.tangent_frame(mean) if frame is None else frame
         across = np.swapaxes(frame, -1, -2)
         lower = np.linalg.cholesky(covariance)
         log_determinant = 2.0 * np.log(np.diagonal(lower, axis1=-2, axis2=-1)).sum(axis=-1)
@@ -99,6 +100,12 @@ def sum_bounds(n_features: int) -> Float64Array:
     # k^2 at the far end, once and once more for each other direction; near 0 both terms are below 1
     sway = 2.0 * n_features / (np.pi - MOST_ANGLE) ** 2
     return np.array([np.pi, np.pi**2, log_stretch, bend, sway])
+
+
+@cache
+def sum_rounders(q: int, n_features: int) -> Float64Array:
+    """M of the two limbs (5, 2) of each field, where weights have 2^-q; nobody writes to it."""
+    return np.array([whole.two_limbs(q, bound) for bound in sum_bounds(n_features)])
 
 
 def from_limbs(limbs: Float64Array, bases: Float64Array, *, with_scatter: bool = True) -> RowSums:

@@ -8,6 +8,7 @@ increasing order, so that a function of a set has the same bits whenever the set
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, log_expit
+from scipy.special import expit
 
 from armillary._typing import Float64Array, FloatArray
 from armillary.distributions import tangent_gaussian
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 Numbers: TypeAlias = npt.NDArray[np.int32]
 Flags: TypeAlias = npt.NDArray[np.bool_]
+SideLimbs: TypeAlias = Callable[[Float64Array, npt.NDArray[np.bool_], tuple[float, float]], Float64Array]
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Any)
@@ -183,6 +185,13 @@ class CpuSets:
             if work.weights is None and not isinstance(work.rows, SparseBlock):
                 out[work.pieces] = kernels.row_totals(work.rows, work.numbers, work.edges, self._passes.rounder)
                 return
+            if not isinstance(work.rows, SparseBlock):
+                first, last = work.edges[0], work.edges[-1]
+                assert work.weights is not None, "rows that all weigh 1 are done"
+                some = work.weights[first:last, None] * work.rows[work.numbers[first:last]].astype(np.float64)
+                # whole numbers: added in any order
+                out[work.pieces] = np.add.reduceat(whole.rounded(some, self._passes.q), work.edges[:-1] - first)
+                return
             for piece, places, rows in work.each():
                 own = None if self._weights is None else self._weights[places]
                 into = np.zeros(1), out[piece : piece + 1]
@@ -226,8 +235,7 @@ class CpuSets:
     def tangent_limbs(self, bases: Float64Array, *, with_scatter: bool, with_curvature: bool) -> Float64Array:
         """What `tangent_gaussian.from_limbs` makes the sums of: these add up over parts of the rows."""
         kernels, n_features = self._passes.kernels, bases.shape[1]
-        bounds = tangent_gaussian.sum_bounds(n_features)
-        rounders = np.array([whole.two_limbs(self._passes.q, bound) for bound in bounds])
+        rounders = tangent_gaussian.sum_rounders(self._passes.q, n_features)
         out = np.zeros((len(self._owners), 2, n_features + n_features**2 + 4))
         wanted = {"with_scatter": with_scatter, "with_curvature": with_curvature}
 
@@ -367,8 +375,21 @@ class CpuSets:
 
     def shared(self, lefts: Sequence[Float64Array]) -> CpuSets:
         """2 G sets of few rows: each with the weights (n,) given, then with what is missing to 1."""
+        weights = np.concatenate([side for left in lefts for side in (left, 1.0 - left)])
+        return self.once("twice", self._twice)._weighted(weights)
+
+    def _twice(self) -> CpuSets:
+        """Each set two times."""
         twice = [numbers for number in range(len(self)) for numbers in [self.numbers[self.part(number)]] * 2]
-        return CpuSets.of(self._passes, twice, [side for left in lefts for side in (left, 1.0 - left)])
+        return CpuSets.of(self._passes, twice)
+
+    def _weighted(self, weights: Float64Array) -> CpuSets:
+        """The same sets with weights (M,); as they are cut, they stay."""
+        twin = copy.copy(self)
+        twin._weights, twin._known, twin._last_sums = weights, {}, None
+        for known in ("counts", "_totals"):
+            vars(twin).pop(known, None)
+        return twin
 
     def parted(self, sides: Sequence[CpuSides | None]) -> CpuSets:
         """In the place of each set its left and its right rows, both of which must be there; None leaves it whole."""
@@ -393,8 +414,13 @@ class CpuSets:
     def odds(self, rule: Rule, most: float = np.inf) -> list[CpuOdds]:
         """`log_odds` of each set, none beyond `most` either way."""
         values = np.clip(self.log_odds(rule), -most, most)
+        q, limbs = self._passes.points.q, self._side_limbs
         # copies: what is remembered of one set must not hold all
-        return [CpuOdds(values[self.part(number)].copy(), most, self._passes.points.q) for number in range(len(self))]
+        return [CpuOdds(values[self.part(number)].copy(), most, q, limbs) for number in range(len(self))]
+
+    @property
+    def _side_limbs(self) -> SideLimbs:
+        return self._passes.kernels.side_limbs
 
     def chance(self, number: int, generator: np.random.Generator) -> CpuChance:
         """One uniform beside each row of a set, in the order of the rows."""
@@ -491,6 +517,7 @@ class CpuOdds:
     values: Float64Array  # (n,)
     most: float  # none is beyond it
     q: int  # of the rows
+    limbs: SideLimbs  # of `kernels/rows`
 
     def sides(self) -> CpuSides:
         """Left where that is the more probable."""
@@ -503,9 +530,8 @@ class CpuOdds:
     def log_limbs(self, sides: CpuSides) -> Float64Array:
         """Sums of log p and of log p - log(1 - p), each in two limbs (2, 2): these add up over parts of the rows."""
         assert self.most < np.inf, "whole numbers have a bound"
-        signed = np.where(sides.is_left, self.values, -self.values)
         rounders = whole.two_limbs(self.q, self.most + 1.0)  # log(1 + exp(most)) is less
-        return np.array([whole.limbs_of(log_expit(signed), rounders), whole.limbs_of(signed, rounders)])
+        return self.limbs(self.values, sides.is_left, rounders)
 
 
 @dataclass(frozen=True, eq=False)
@@ -702,7 +728,7 @@ class CpuPartition:
         self._passes.draw(rule, labels, key, anchors)
         counts = labels.sizes(n_clusters)
         labels.keep(counts > 0)
-        self.relabel(labels)
+        self.relabel(labels, int(np.count_nonzero(counts)))
         return counts
 
 

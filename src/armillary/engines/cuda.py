@@ -52,10 +52,10 @@ from armillary.engines.cuda_labels import CudaColumn, CudaGroups, CudaLabels, wh
 from armillary.engines.cuda_points import CudaPoints, as_points
 from armillary.engines.cuda_sets import CudaHalves, CudaPartition
 from armillary.exceptions import InputError, ParameterError
-from armillary.kernels.gpu import start, start_sets
+from armillary.kernels.gpu import start, start_frames, start_sets
 from armillary.kernels.rows.contract import FLOAT32_SLOPE_LIMIT, Kernels
 from armillary.kernels.select import kernels_for
-from armillary.points import SparseBlock
+from armillary.points import SparseBlock, everywhere
 from armillary.rules import AffineRule, Anchors, QuadraticRule
 from armillary.sums import whole
 from armillary.sums.directional import DirectionalStatistics
@@ -222,6 +222,8 @@ class CudaPasses:
         n_clusters = len(rule.offsets)
         if not self.points.n_rows:
             return Outcome(DirectionalStatistics.zero(*rule.shape, self.points.q) if sums else None)
+        if self._is_frame(n_clusters):
+            return self._label_frame(rule, labels, span or (0, self.points.n_rows), sums=sums)
         if span is None and sums:
             found, statistics = labels.sweep(self, rule)
             return Outcome(statistics, 0.0, found.n_moved, found.n_refused)
@@ -236,8 +238,34 @@ class CudaPasses:
             return Outcome(self.sum(labels, n_clusters), n_refused=labels.n_refused())
         return Outcome(self.sum(labels, n_clusters), 0.0, found.n_moved, found.n_refused)
 
+    def _is_frame(self, n_clusters: int) -> bool:
+        """Whether a pass is one kernel."""
+        return not self.points.is_sparse and start_frames.is_served(self.points.n_features, n_clusters)
+
+    def _label_frame(self, rule: AffineRule, labels: Any, span: tuple[int, int], *, sums: bool) -> Outcome:
+        """`label` of narrow rows and few clusters: the first and last rows of each come home with the sums."""
+        points = self.points
+        if span[0] >= span[1]:
+            return Outcome(self.sum(labels, len(rule.offsets)) if sums else None)
+        weights, rounder = (points.sum_weights, self._rounder) if sums else (None, None)
+        found = start_frames.sweep(points.matrix, weights, rule, labels.values, span, rounder)
+        if not sums:
+            labels.note(None, None)
+            return Outcome(None, n_refused=found.n_refused)
+        quantum = math.ldexp(1.0, -points.q)
+        counts, resultants = (quanta.astype(np.float64) * quantum for quanta in (found.counts, found.resultants))
+        statistics = DirectionalStatistics(counts, resultants, points.q)
+        labels.note(found.sums, statistics, (span, found.firsts, found.lasts))
+        if span[1] < points.n_rows:
+            return Outcome(statistics, n_refused=found.n_negative)
+        return Outcome(statistics, 0.0, found.n_moved, found.n_refused)
+
     def name(self, rule: AffineRule, names: npt.NDArray[np.int64], over: Any | None = None) -> npt.NDArray[np.int64]:
         """The name of the best cluster of each row, for the user."""
+        points = self.points
+        if points.n_rows and self._is_frame(len(rule.offsets)):
+            found = start_frames.names(points.matrix, rule, np.asarray(names, np.int64))
+            return everywhere(found, points.is_present)
         labels = self.labels()
         self.label(rule, labels, sums=False)
         return labels.to_host(names)
@@ -253,7 +281,7 @@ class CudaPasses:
                 sums = self.device_sums(labels.values, n_clusters)
                 known = self.at_home(sums)
                 if self.points.weights is labels._points.weights:
-                    labels.note(sums, known)
+                    labels.note_sums(sums, known)
             return known
         first, last = within
         values = labels.values
@@ -370,16 +398,9 @@ class CudaPasses:
 
     def anchors(self, labels: Any, key: tuple[int, int], n_clusters: int) -> Anchors:
         """The row of each cluster with the lowest priority."""
-        points, values = self.points, labels.values.long()
+        points = self.points
         own = start.uniforms(key, points.first_row, points.n_rows)
-        lowest = torch.full((n_clusters,), math.inf, dtype=torch.float64, device=own.device)
-        lowest = lowest.scatter_reduce(0, values, own, "amin")
-        is_it = own == lowest[values]
-        numbers = points.first_row + torch.nonzero(is_it).ravel()
-        rows = torch.full((n_clusters,), 2**62, dtype=torch.int64, device=own.device)
-        rows = rows.scatter_reduce(0, values[is_it], numbers, "amin")
-        rows = torch.where(torch.isfinite(lowest), rows, -1)
-        return Anchors(key, lowest.cpu().numpy(), rows.cpu().numpy())
+        return Anchors(key, *start_sets.anchors(labels.values, own, points.first_row, n_clusters))
 
     def draw(self, rule: Rule, labels: Any, key: tuple[int, int], anchors: Anchors | None = None) -> None:
         """Write one draw per row over its label, among the clusters that its priority allows; anchors stay."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from armillary._typing import Float64Array, FloatArray
 from armillary.engines.contract import Numbers, Span
 from armillary.engines.cpu_column import mass_grid, mass_targets
 from armillary.engines.cuda_points import CudaPoints
-from armillary.kernels.gpu import start
+from armillary.kernels.gpu import start, start_frames
 from armillary.points import everywhere
 from armillary.rules import AffineRule
 from armillary.sums import whole
@@ -22,6 +22,8 @@ from armillary.sums.directional import DirectionalStatistics
 if TYPE_CHECKING:
     from armillary.engines.cuda import CudaPasses
 
+# A span, the first row with each label (K,) of the span, and the last of all rows.
+Ends: TypeAlias = tuple[tuple[int, int], Numbers, Numbers]
 # The share of rows that may have moved in the last sweep for the next to add and take away only those that move.
 _MOST_MOVED = 0.04
 
@@ -34,6 +36,7 @@ class CudaLabels:
         self.values = values
         self._sums: start.DeviceSums | None = None
         self._statistics: DirectionalStatistics | None = None
+        self._ends: Ends | None = None
         self._n_moved = len(values)
 
     def sweep(self, passes: CudaPasses, rule: AffineRule) -> tuple[start.Found, DirectionalStatistics]:
@@ -60,9 +63,15 @@ class CudaLabels:
         self.note(sums, statistics)
         return found, statistics
 
-    def note(self, sums: start.DeviceSums | None, statistics: DirectionalStatistics | None) -> None:
-        """Sums by the labels as they are, where they are known."""
-        self._sums, self._statistics = sums, statistics
+    def note(
+        self, sums: start.DeviceSums | None, statistics: DirectionalStatistics | None, ends: Ends | None = None
+    ) -> None:
+        """Sums by the labels as they are, and which rows are the first and last of each, where they are known."""
+        self._sums, self._statistics, self._ends = sums, statistics, ends
+
+    def note_sums(self, sums: start.DeviceSums, statistics: DirectionalStatistics) -> None:
+        """Sums by labels that are as they were."""
+        self.note(sums, statistics, self._ends)
 
     def known(self, points: CudaPoints, n_clusters: int) -> DirectionalStatistics | None:
         """Sums by the labels, over these points and so many clusters, where they are known."""
@@ -98,13 +107,19 @@ class CudaLabels:
 
     def first_rows(self, is_sought: npt.NDArray[np.bool_], span: Span = None) -> Numbers:
         """The first row of the span with each label (K,) that is sought; n where there is none."""
-        first, last = span or (0, len(self.values))
-        found = start.ends(self.values, (first, last), len(is_sought))[0].cpu().numpy()
+        where, ends = span or (0, len(self.values)), self._ends
+        if ends is not None and ends[0] == where and len(ends[1]) == len(is_sought):
+            found = ends[1]
+        else:
+            found = start.ends(self.values, where, len(is_sought))[0].cpu().numpy()
         return np.where(is_sought, found, len(self.values))
 
     def last_rows(self, is_sought: npt.NDArray[np.bool_]) -> Numbers:
         """The last row with each label (K,) that is sought; -1 where there is none."""
-        found = start.ends(self.values, (0, len(self.values)), len(is_sought))[1].cpu().numpy()
+        if self._ends is not None and len(self._ends[2]) == len(is_sought):
+            found = self._ends[2]
+        else:
+            found = start.ends(self.values, (0, len(self.values)), len(is_sought))[1].cpu().numpy()
         return np.where(is_sought, found, -1)
 
     def surplus(self, room: npt.NDArray[np.int64]) -> Numbers:
@@ -133,10 +148,9 @@ class CudaLabels:
     def to_host(self, names: npt.NDArray[np.int64] | None = None) -> npt.NDArray[Any]:
         """The labels (n,) as an array for the user."""
         if names is None:
-            return everywhere(self.values.cpu().numpy().copy(), self._points.is_present)
-        table = start.to_device(np.append(np.asarray(names, np.int64), -1))
-        codes = torch.where(self.values >= 0, self.values, len(names)).long()
-        return everywhere(table[codes].cpu().numpy(), self._points.is_present)
+            return everywhere(np.array(start.at_home(self.values)), self._points.is_present)
+        found = start_frames.renamed(self.values, np.array(names, np.int64))
+        return everywhere(found, self._points.is_present)
 
     # -------------------------------------------------------------------------------------------- changes
 
@@ -149,10 +163,12 @@ class CudaLabels:
             return
         table = start.to_device(np.cumsum(is_kept, dtype=np.int32) - np.int32(1))
         self.values.copy_(table[self.values.long()])
-        statistics, sums = self._statistics, self._sums
+        statistics, sums, ends = self._statistics, self._sums, self._ends
+        if ends is not None:
+            self._ends = (ends[0], ends[1][is_kept], ends[2][is_kept]) if len(ends[1]) == len(is_kept) else None
         if statistics is not None and sums is not None:
             kept = start.to_device(is_kept)
-            self.note(start.DeviceSums(sums.counts[kept], sums.resultants[kept]), statistics.select(is_kept))
+            self.note_sums(start.DeviceSums(sums.counts[kept], sums.resultants[kept]), statistics.select(is_kept))
 
     def copy(self) -> CudaLabels:
         """The same labels, to be changed by themselves."""
@@ -164,7 +180,10 @@ class CudaLabels:
     def put(self, numbers: Numbers, values: npt.ArrayLike) -> None:
         """Give a few rows their labels."""
         given = np.broadcast_to(np.asarray(values, dtype=np.int32), np.shape(numbers))
-        self.values[_numbers(numbers)] = start.to_device(given)
+        if len(given) and (np.diff(numbers) == 1).all():  # a block of rows
+            self.values[int(numbers[0]) : int(numbers[-1]) + 1] = start.to_device(given)
+        else:
+            self.values[_numbers(numbers)] = start.to_device(given)
         self.note(None, None)
 
     def fill(self, label: int, span: Span = None) -> None:

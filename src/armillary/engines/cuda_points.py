@@ -18,7 +18,7 @@ import torch
 from armillary._typing import Float64Array
 from armillary.engines.contract import UNIT, Gate
 from armillary.exceptions import InputError, InputTypeError
-from armillary.kernels.gpu import start
+from armillary.kernels.gpu import start, start_frames
 from armillary.points import everywhere
 from armillary.sums import whole
 from armillary.validation import (
@@ -293,16 +293,20 @@ def unit_rows(rows: torch.Tensor, who: str) -> torch.Tensor:
 
 def _unit_part(rows: torch.Tensor, first: int, who: str) -> torch.Tensor:
     """Some rows made unit; the tensor itself where all are. See `validation.unit_block`, whose bits these are."""
-    norms, factors, is_off = _norms(rows, first, who)
-    if not bool(is_off.any()):
+    if start_frames.are_unit(rows, _tolerance(rows)):
         return rows
+    norms, factors, _ = _norms(rows, first, who)
     # in float64, rounded once; rows divided by 1 keep their bits
     return ((rows.double() * factors[:, None]) / norms[:, None]).to(rows.dtype)
 
 
+def _tolerance(rows: torch.Tensor) -> float:
+    return UNIT_TOLERANCE[np.dtype(np.float64 if rows.dtype == torch.float64 else np.float32)]
+
+
 def _norms(rows: torch.Tensor, first: int, who: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """What rows are divided by and multiplied with before, 1 where they are unit; and where they are not."""
-    tolerance = UNIT_TOLERANCE[np.dtype(np.float64 if rows.dtype == torch.float64 else np.float32)]
+    tolerance = _tolerance(rows)
     squares = start.squares(rows)
     odd = torch.nonzero(~((squares > PLAIN_SQUARES[0]) & (squares < PLAIN_SQUARES[1]))).ravel()
     factors = torch.ones_like(squares)

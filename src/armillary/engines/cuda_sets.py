@@ -2,7 +2,7 @@
 
 What is beside all rows (labels, halves, numbers by set) stays on the device; sums come home as integers. Sides and odds
 of a set come home too, 8 bytes a row at most: they meet the uniforms of a generator of the host, and the attempts made
-at once look at a quarter of the rows or few. A few hundred rows of a set come home for fits to them.
+at once look at half of the rows or few. A few hundred rows of a set come home for fits to them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ import torch
 
 from armillary._typing import Float64Array
 from armillary.engines.contract import Rule
-from armillary.engines.cpu_sets import CpuPartition, CpuSets, CpuSides, Flags
+from armillary.engines.cpu_sets import CpuPartition, CpuSets, CpuSides, Flags, SideLimbs
 from armillary.engines.parted_sets import sets_at_home
 from armillary.kernels.gpu import start, start_sets
 from armillary.points import Block
@@ -37,6 +37,14 @@ class CudaSets(CpuSets):
 
     def _cut(self) -> None:
         """When it is first asked for."""
+
+    # of each set that is a union of two clusters: the clusters, and how many rows they have
+    unions_of: Sequence[tuple[Sequence[int], Sequence[int]]] | None = None
+
+    @property
+    def _side_limbs(self) -> SideLimbs:
+        found: SideLimbs = self._passes.host.side_limbs
+        return found
 
     @cached_property
     def _pieces(self) -> start_sets.Pieces:
@@ -85,6 +93,27 @@ class CudaSets(CpuSets):
         block: Block = self._passes.points.matrix[numbers.long()].cpu().numpy()
         return block
 
+    def some(self, places: Sequence[int]) -> CpuSets:
+        """The sets at some places."""
+        found = super().some(places)
+        if found is not self and self.unions_of is not None:
+            cast(CudaSets, found).unions_of = [self.unions_of[place] for place in places]
+        return found
+
+    def parted(self, sides: Sequence[CpuSides | None]) -> CpuSets:
+        """In the place of each set its left and its right rows, both of which must be there; None leaves it whole."""
+        places, sizes = [], []
+        for number, own in enumerate(sides):
+            first, last = self.starts[number], self.starts[number + 1]
+            if own is None:
+                parts = [np.arange(first, last, dtype=np.int32)]
+            else:
+                parts = [(first + np.flatnonzero(side)).astype(np.int32) for side in (own.is_left, ~own.is_left)]
+            places += parts
+            sizes += [len(part) for part in parts]
+        numbers = torch.index_select(self.numbers, 0, start.to_device(np.concatenate(places)))
+        return CudaSets(self._passes, numbers, np.concatenate([[0], np.cumsum(sizes)]))
+
     def halved(self, is_left: Any) -> CudaSets:
         """2 G sets: of each the rows with is_left[i], then the others. Both must be there."""
         keys = 2 * self.owners + 1 - is_left[self.numbers.long()]
@@ -115,13 +144,36 @@ class CudaSets(CpuSets):
 
     def where(self, number: int, labels: Any, label: int) -> CpuSides:
         """Left where a row of a set has this label."""
-        return CpuSides((labels.values[self.numbers[self.part(number)].long()] == label).cpu().numpy())
+        sides = LabelledSides(labels.values, self.numbers[self.part(number)], label)
+        if self.unions_of is not None and label in self.unions_of[number][0]:
+            clusters, sizes = self.unions_of[number]
+            vars(sides)["n_left"] = sizes[list(clusters).index(label)]
+        return sides
 
     def draw_sides(self, rule: Rule, key: tuple[int, int], is_left: Any) -> None:
         """Redraw is_left[i] of each row i of the sets, with their odds and the uniform of the row."""
         points = self._passes.points
         uniforms = start.uniforms(key, points.first_row, points.n_rows)
         start_sets.draw_sides(self.numbers, self.device_odds(rule), uniforms, is_left)
+
+
+class LabelledSides(CpuSides):
+    """Left where rows have a label, which they must keep until somebody asks: they come home then."""
+
+    def __init__(self, values: torch.Tensor, numbers: torch.Tensor, label: int) -> None:
+        vars(self)["_made_of"] = values, numbers, label
+
+    @cached_property
+    def is_left(self) -> Flags:
+        """(n,)."""
+        values, numbers, label = vars(self)["_made_of"]
+        found: Flags = (torch.index_select(values, 0, numbers) == label).cpu().numpy()
+        return found
+
+    @property
+    def n_right(self) -> int:
+        """Rows on the right."""
+        return len(vars(self)["_made_of"][1]) - self.n_left
 
 
 class CudaHalves:
@@ -185,10 +237,21 @@ class CudaPartition(CpuPartition):
         values: Any = self._labels.values
         n_found = int(values.max()) + 1 if n_clusters is None else n_clusters
         starts = np.concatenate([[0], np.cumsum(self._labels.sizes(n_found))])
-        order = start_sets.stable_order(values)
+        order = start_sets.stable_order(values, n_found)
         self._members = [order[first:last] for first, last in pairwise(starts)]
         passes: Any = self._passes
         self._everything = CudaSets(passes, order, starts)
+
+    def unions(self, groups: Sequence[Sequence[int]]) -> CpuSets:
+        """The rows of each group of clusters as one set."""
+        if max(map(len, groups)) > 2:
+            return super().unions(groups)
+        lists = [[self._members[cluster] for cluster in group] for group in groups]
+        sizes = [[len(own) for own in group] for group in lists]
+        starts = np.concatenate([[0], np.cumsum([sum(own) for own in sizes])])
+        found = CudaSets(cast(Any, self._passes), start_sets.unions(lists), starts)
+        found.unions_of = list(zip(groups, sizes, strict=True))
+        return found
 
     def together(self, *clusters: int) -> Any:
         """Which rows some clusters have, in increasing order."""

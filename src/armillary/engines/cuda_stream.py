@@ -39,7 +39,7 @@ from armillary.engines.contract import (
 )
 from armillary.engines.cpu import chosen_rows
 from armillary.engines.cuda import CudaPasses
-from armillary.engines.cuda_labels import CudaLabels
+from armillary.engines.cuda_labels import CudaLabels, Ends
 from armillary.engines.cuda_points import KNOWN_TYPES, CudaPoints, refuse_all_missing, unit_and_shadow, unit_rows
 from armillary.engines.partitioned import PartedColumn, PartedLabels, Partitioned
 from armillary.exceptions import InputError, RowError
@@ -474,11 +474,11 @@ class BlockLabels(CudaLabels):
         super().__init__(points, values)
         self._most_known = most_known
 
-    def note(self, sums: start.DeviceSums | None, statistics: Any) -> None:
-        """Sums by the labels as they are, where they are known."""
+    def note(self, sums: start.DeviceSums | None, statistics: Any, ends: Ends | None = None) -> None:
+        """What is known by the labels as they are."""
         if sums is not None and sums.resultants.numel() * sums.resultants.element_size() > self._most_known:
             sums = statistics = None
-        super().note(sums, statistics)
+        super().note(sums, statistics, ends)
 
 
 class StreamedPasses(Partitioned):

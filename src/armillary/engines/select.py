@@ -142,6 +142,11 @@ def _is_on_gpu(X: Any) -> bool:
     return hasattr(type(X), "__cuda_array_interface__")
 
 
+def is_bare_on_gpu(X: Any) -> bool:
+    """Whether X is an array on a GPU, whose columns have no names."""
+    return _is_on_gpu(X) and not hasattr(X, "columns")
+
+
 def has_no_frame(X: Any) -> bool:
     """Whether X lies elsewhere, so that its names and columns are not asked for as those of a frame in memory."""
     return _home_of(X) in _PACKAGES

@@ -17,7 +17,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from armillary._typing import Callback
 from armillary.draws import Stream, check_random_state
 from armillary.engines.contract import UNIT, Gate, Passes, Points
-from armillary.engines.select import check_device, checked_points, engine_for, has_no_frame, n_columns, open_passes
+from armillary.engines.select import (
+    check_device,
+    checked_points,
+    engine_for,
+    has_no_frame,
+    is_bare_on_gpu,
+    n_columns,
+    open_passes,
+)
 from armillary.fitting.events import Emitter, observers
 from armillary.fitting.progress import ProgressBar
 from armillary.models.parameters import AnyRows, Check, R
@@ -144,7 +152,7 @@ class UnitVectorEstimator(BaseEstimator):
         So it is for a plain array without names in the fit. Rows that lie elsewhere have no names that these checks
         could ask for, and one column of vectors has none of a feature.
         """
-        is_plain = type(X) is np.ndarray and not hasattr(self, "feature_names_in_")
+        is_plain = (type(X) is np.ndarray or is_bare_on_gpu(X)) and not hasattr(self, "feature_names_in_")
         return is_plain or has_no_frame(X) or is_vector_column(X)
 
     def _passes(self, points: Points) -> AbstractContextManager[Passes]:

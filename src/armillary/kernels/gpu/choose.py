@@ -20,6 +20,76 @@ PLACE_BITS = 7
 
 
 @triton.jit
+def halve_rule(
+    vectors,
+    offsets,
+    numbers,
+    half,
+    lengths,
+    errors,
+    n_clusters,
+    n_features,
+    width,
+    COLUMNS: tl.constexpr,
+):
+    """One vector (D,) times the scale, `numbers[0]`, as halves (D',); its length, and that of what halves leave.
+
+    Clusters that no row prefers, and those that fill the last tile, are zeros.
+    """
+    cluster = tl.program_id(0).to(tl.int64)
+    is_cluster = cluster < n_clusters
+    is_there = tl.abs(tl.load(offsets + cluster, mask=is_cluster, other=0.0)) < float("inf")
+    scale = tl.load(numbers)
+    square = tl.zeros((COLUMNS,), tl.float64)
+    left = tl.zeros((COLUMNS,), tl.float64)
+    for first in range(0, width, COLUMNS):
+        column = first + tl.arange(0, COLUMNS)
+        is_value = is_cluster & (column < n_features)
+        value = tl.load(vectors + cluster * n_features + column, mask=is_value, other=0.0) * scale
+        small = value.to(tl.float16)
+        apart = value - small.to(tl.float64)
+        square += value * value
+        left += apart * apart
+        tl.store(half + cluster * width + column, tl.where(is_there, small, 0.0), mask=column < width)
+    tl.store(lengths + cluster, tl.sqrt(tl.sum(square, axis=0)), mask=is_cluster)
+    tl.store(errors + cluster, tl.sqrt(tl.sum(left, axis=0)), mask=is_cluster)
+
+
+@triton.jit
+def bound_rule(offsets, numbers, lengths, errors, levels, bounds, n_clusters, n_padded, width, BLOCK: tl.constexpr):
+    """Levels (K',) that lift scores above 0, and what bounds the filter (4,): by one program.
+
+    Clusters that no row prefers, and those that fill the last tile, stay at 0. `numbers` are the scale, and the floor
+    times it. Rows are unit to 2e-6; a place takes 7 bits of 24, a few numbers are rounded to float32 and added.
+    """
+    scale, floor = tl.load(numbers), tl.load(numbers + 1)
+    longest = tl.zeros((BLOCK,), tl.float64)
+    worst = tl.zeros((BLOCK,), tl.float64)
+    farthest = tl.zeros((BLOCK,), tl.float64)
+    for first in range(0, n_clusters, BLOCK):
+        cluster = first + tl.arange(0, BLOCK)
+        is_cluster = cluster < n_clusters
+        offset = tl.abs(tl.load(offsets + cluster, mask=is_cluster, other=0.0) * scale)
+        longest = tl.maximum(longest, tl.load(lengths + cluster, mask=is_cluster, other=0.0))
+        worst = tl.maximum(worst, tl.load(errors + cluster, mask=is_cluster, other=0.0))
+        farthest = tl.maximum(farthest, tl.where(offset < float("inf"), offset, 0.0))
+    long, error, far = tl.max(longest, axis=0), tl.max(worst, axis=0), tl.max(farthest, axis=0)
+    lift = 2.0 * (long + far)
+    place = (1.01 * long + far + lift) * 0.0000152587890625
+    spread = (long + far + lift + tl.abs(floor)) * 4.76837158203125e-07
+    total = 1.01 * error + 1.01 * 1.1920928955078125e-07 * width * long + spread + place * 0.5
+    tl.store(bounds, (1.001 * long).to(tl.float32))
+    tl.store(bounds + 1, (1.001 * total + 1e-30).to(tl.float32))
+    tl.store(bounds + 2, (floor + lift).to(tl.float32))
+    tl.store(bounds + 3, (1.001 * place).to(tl.float32))
+    for first in range(0, n_padded, BLOCK):
+        cluster = first + tl.arange(0, BLOCK)
+        offset = tl.load(offsets + cluster, mask=cluster < n_clusters, other=float("inf")) * scale
+        level = tl.where(tl.abs(offset) < float("inf"), offset + lift, 0.0)
+        tl.store(levels + cluster, level.to(tl.float32), mask=cluster < n_padded)
+
+
+@triton.jit
 def _two_best(acc, level, best, second, place, tile, TILE: tl.constexpr):
     """The two best keys of each row, and the cluster of the best, with one more tile of scores.
 
@@ -327,31 +397,26 @@ def score_pairs(
     most,
     n_features,
     row_stride,
+    AHEAD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """The float64 score of each pair, as an integer in its order, and the largest of each listed row."""
     n_pairs = tl.minimum(tl.load(counters + 1), most)
-    for start in range(tl.program_id(0) * BLOCK, n_pairs, tl.num_programs(0) * BLOCK):
-        pair = start + tl.arange(0, BLOCK)
+    for number in range(tl.program_id(0) * BLOCK, n_pairs, tl.num_programs(0) * BLOCK):
+        pair = number + tl.arange(0, BLOCK)
         is_pair = pair < n_pairs
         item = tl.load(pair_rows + pair, mask=is_pair, other=0)
         cluster = tl.load(pair_clusters + pair, mask=is_pair, other=0).to(tl.int64)
         row = tl.load(listed + item, mask=is_pair, other=0).to(tl.int64)
         total = tl.zeros((BLOCK,), tl.float64)
-        ahead = tl.arange(0, 4)
-        # four numbers of a row in one load: rows of a warp lie far apart, and each load goes to all of them
-        for first in range(0, n_features, 4):
-            d = first + ahead
-            is_here = is_pair[:, None] & (d < n_features)[None, :]
-            value = tl.load(rows + (row * row_stride)[:, None] + d[None, :], mask=is_here, other=0.0).to(tl.float64)
-            value *= tl.load(vectors + (cluster * n_features)[:, None] + d[None, :], mask=is_here, other=0.0)
-            even, odd = tl.split(tl.reshape(value, (BLOCK, 2, 2)))
-            one, three = tl.split(even)
-            two, four = tl.split(odd)
-            total += one
-            total += two
-            total += three
-            total += four
+        start, vector = rows + row * row_stride, vectors + cluster * n_features
+        # there are few pairs, and each waits for memory: loads of so many columns are in flight together
+        for begin in range(0, n_features, AHEAD):
+            for step in tl.static_range(AHEAD):
+                d = begin + step
+                is_here = is_pair & (d < n_features)
+                value = tl.load(start + d, mask=is_here, other=0.0).to(tl.float64)
+                total += value * tl.load(vector + d, mask=is_here, other=0.0)
         key = _ordered64(total + tl.load(offsets + cluster, mask=is_pair, other=0.0))
         tl.store(keys + pair, key, mask=is_pair)
         tl.atomic_max(bests + item, key, mask=is_pair)

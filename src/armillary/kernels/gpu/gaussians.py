@@ -148,7 +148,7 @@ def _cosine(form, x, y, z):
     return tl.load(form + 6) * x + tl.load(form + 7) * y + tl.load(form + 8) * z
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_clusters"])
 def sphere_table(
     rows,
     labels,
@@ -187,7 +187,7 @@ def sphere_table(
         place += n_rows
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_clusters"])
 def choose(
     scores,
     labels,
@@ -238,7 +238,7 @@ def choose(
     tl.store(labels + row, found, mask=is_free)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_items"])
 def sides(numbers, odds, uniforms, is_left, n_items, BLOCK: tl.constexpr):
     """Write which rows of some are left, by their log odds and their uniforms."""
     item = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -251,7 +251,54 @@ def sides(numbers, odds, uniforms, is_left, n_items, BLOCK: tl.constexpr):
     tl.store(is_left + number, drawn.to(tl.int8), mask=is_here)
 
 
+@triton.jit(do_not_specialize=["n_clusters"])
+def least(labels, priorities, lowest, n_rows, n_clusters, BLOCK: tl.constexpr):
+    """The bits of the lowest priority, a number from 0 to 1, among the rows with each of a few labels."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    is_row = row < n_rows
+    label = tl.load(labels + row, mask=is_row, other=-1)
+    bits = tl.load(priorities + row, mask=is_row, other=0.0).to(tl.int64, bitcast=True)
+    for k in range(n_clusters):
+        here = tl.min(tl.where(label == k, bits, 9223372036854775807), axis=0)
+        if here < 9223372036854775807:
+            tl.atomic_min(lowest + k, here)
+
+
+@triton.jit
+def first_least(labels, priorities, lowest, found, first_row, n_rows, BLOCK: tl.constexpr):
+    """The first row whose priority is the lowest of its label."""
+    row = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    is_row = row < n_rows
+    label = tl.load(labels + row, mask=is_row, other=-1)
+    bits = tl.load(priorities + row, mask=is_row, other=0.0).to(tl.int64, bitcast=True)
+    is_it = (label >= 0) & (bits == tl.load(lowest + label, mask=label >= 0, other=-1))
+    tl.atomic_min(found + label, first_row + row, mask=is_it)
+
+
 # --------------------------------------------------------------------------------------------------- sums of sets
+
+
+@triton.jit(do_not_specialize=["n_pieces"])
+def merge(numbers, plan, out, n_pieces, BLOCK: tl.constexpr):
+    """Numbers of a piece of a list in order, to their places in the union with another such list.
+
+    Of each piece: where it begins and ends, where its list begins, where the other begins and ends, and the union.
+    """
+    own = plan + tl.program_id(0)
+    item = tl.load(own) + tl.arange(0, BLOCK)
+    is_here = item < tl.load(own + n_pieces)
+    number = tl.load(numbers + item, mask=is_here, other=0)
+    other = tl.load(own + 3 * n_pieces)
+    low = other + tl.zeros((BLOCK,), tl.int64)
+    high = tl.load(own + 4 * n_pieces) + tl.zeros((BLOCK,), tl.int64)
+    for _ in range(31):
+        middle = (low + high) // 2
+        is_open = low < high
+        is_before = is_open & (tl.load(numbers + middle, mask=is_open, other=0) < number)
+        high = tl.where(is_open & (is_before == 0), middle, high)
+        low = tl.where(is_before, middle + 1, low)
+    place = tl.load(own + 5 * n_pieces) + (item - tl.load(own + 2 * n_pieces)) + (low - other)
+    tl.store(out + place, number, mask=is_here)
 
 
 @triton.jit
@@ -364,6 +411,61 @@ def tangent_pairs(
     width = n_features + n_features * n_features
     place = limbs + owner * (2 * (width + 4)) + tl.where(is_product, n_features + j * n_features + k, j)
     _add_limbs(tl.where(is_row, value, 0.0), magics + tl.where(is_product, 2, 0), place, width + 4)
+
+
+@triton.jit
+def tangents(
+    rows,
+    numbers,
+    edges,
+    owners,
+    bases,
+    magics,
+    limbs,
+    n_features,
+    row_stride,
+    N_FEATURES: tl.constexpr,
+    WITH_SCATTER: tl.constexpr,
+    WITH_CURVATURE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """`look` and `tangent_pairs` of rows with few columns in one."""
+    piece = tl.program_id(0)
+    item = tl.load(edges + piece) + tl.arange(0, BLOCK)
+    is_row = item < tl.load(edges + piece + 1)
+    number = tl.load(numbers + item, mask=is_row, other=0).to(tl.int64)
+    owner = tl.load(owners + piece)
+    start, base = rows + number * row_stride, bases + owner * N_FEATURES
+    cosine = tl.zeros((BLOCK,), tl.float64)
+    for j in tl.static_range(N_FEATURES):
+        x = tl.load(start + j, mask=is_row, other=0.0).to(tl.float64)
+        cosine += tl.load(base + j) * x
+    square = tl.zeros((BLOCK,), tl.float64)
+    for j in tl.static_range(N_FEATURES):
+        x = tl.load(start + j, mask=is_row, other=0.0).to(tl.float64)
+        across = x - tl.load(base + j) * cosine
+        square += across * across
+    stretch, log_stretch, antipode = seen_stretches(cosine, square)
+    width = N_FEATURES + N_FEATURES * N_FEATURES
+    place = limbs + owner * (2 * (width + 4))
+    for j in tl.static_range(N_FEATURES):
+        x = tl.load(start + j, mask=is_row, other=0.0).to(tl.float64)
+        one = (x - tl.load(base + j) * cosine) * stretch
+        _add_limbs(tl.where(is_row, one, 0.0), magics, place + j, width + 4)
+        if WITH_SCATTER:
+            for k in tl.static_range(j, N_FEATURES):
+                y = tl.load(start + k, mask=is_row, other=0.0).to(tl.float64)
+                value = one * ((y - tl.load(base + k) * cosine) * stretch)
+                own = place + N_FEATURES + j * N_FEATURES + k
+                _add_limbs(tl.where(is_row, value, 0.0), magics + 2, own, width + 4)
+    place += width
+    if WITH_SCATTER:
+        _add_limbs(tl.where(is_row, log_stretch, 0.0), magics + 4, place, width + 4)
+        _add_limbs(tl.where(is_row, antipode, 0.0), magics + 2, place + 1, width + 4)
+    if WITH_CURVATURE:
+        bend, sway = seen_curvatures(cosine, square, n_features)
+        _add_limbs(tl.where(is_row, bend, 0.0), magics + 6, place + 2, width + 4)
+        _add_limbs(tl.where(is_row, sway, 0.0), magics + 8, place + 3, width + 4)
 
 
 @triton.jit

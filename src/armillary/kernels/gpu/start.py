@@ -18,7 +18,7 @@ import triton
 from triton.errors import TritonError
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from armillary.kernels.gpu import choose, draws, exact, soft, sums
+from armillary.kernels.gpu import choose, draws, exact, frames, soft, sums
 from armillary.rules import AffineRule
 
 # What the compiler raises.
@@ -46,6 +46,8 @@ _OPTIONS = {
 # Pairs of rows and clusters that there is room for at first, for each 4 rows, and at most: 16 bytes each.
 _FEWEST_PAIRS = 1 << 16
 _MOST_PAIRS = 1 << 27
+# Pairs of a program, and columns of them that are on their way together.
+_PAIRS_TOGETHER, _PAIR_AHEAD = 32, 16
 # Values of rows that are halved together: 64 MiB in float64.
 _AT_ONCE = 1 << 23
 # Tiles of exact scores.
@@ -63,6 +65,10 @@ _FEW_COUNTERS = 1 << 16
 # Labels whose first and last rows are sought one by one.
 _FEW_LABELS = 64
 _LOWEST, _HIGHEST = -(2**63), 2**31 - 1
+# Bytes that are not worth waiting for; what came home and goes back lies in plain memory up to there.
+_FEW_BYTES = 1 << 16
+# Bytes beside rows that go home by way of page-locked memory.
+_MOST_LOCKED = 1 << 26
 
 
 def device() -> torch.device:
@@ -93,7 +99,9 @@ def _grid(n_items: int, block: int) -> int:
 def to_device(values: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A host array on the device."""
     # torch warns of arrays that cannot be written, such as fitted attributes: those are small, and copied
-    found = torch.from_numpy(np.require(values, requirements=("C", "W"))).to(device())
+    given = np.require(values, requirements=("C", "W"))
+    # of few numbers in memory that is not page-locked the driver takes a copy, and the host need not wait
+    found = torch.from_numpy(given).to(device(), non_blocking=given.nbytes <= _FEW_BYTES)
     return found if dtype is None else found.to(dtype)
 
 
@@ -103,7 +111,16 @@ def to_host(values: torch.Tensor) -> Any:
         return values.numpy()
     home = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
     home.copy_(values)
-    return home.numpy()
+    found = home.numpy()
+    return found.copy() if found.nbytes <= _FEW_BYTES else found
+
+
+def at_home(values: torch.Tensor) -> Any:
+    """A tensor at home in memory that may be kept: by way of page-locked memory, where that is little."""
+    if not values.is_cuda or values.numel() * values.element_size() > _MOST_LOCKED:
+        return values.cpu().numpy()
+    home = to_host(values)
+    return home.copy() if home.nbytes > _FEW_BYTES else home
 
 
 # ------------------------------------------------------------------------------------------------------- rules
@@ -162,31 +179,22 @@ class DeviceRule:
         All are divided by a power of two that makes the longest vector at most 1 long.
         """
         n_clusters, n_features = self.vectors.shape
-        width, n_padded = padded_width(n_features), -(-n_clusters // _TILE) * _TILE
-        lengths = torch.linalg.vector_norm(self.vectors, dim=1)
+        width, n_padded, place = padded_width(n_features), -(-n_clusters // _TILE) * _TILE, self.vectors.device
         longest = float(np.sqrt(np.vecdot(self.rule.vectors, self.rule.vectors).max(initial=0.0)))
         scale = 2.0 ** -np.ceil(np.log2(longest)) if 0.0 < longest < np.inf else 1.0
-        vectors = self.vectors * scale
-        half = torch.zeros((n_padded, width), dtype=torch.float16, device=vectors.device)
-        half[:n_clusters, :n_features] = vectors
-        error = torch.linalg.vector_norm(vectors - half[:n_clusters, :n_features].double(), dim=1).max()
-        offsets = self.offsets * scale
-        is_there = torch.isfinite(offsets)
-        far = torch.where(is_there, offsets.abs(), 0.0).max()
-        long = lengths.max() * scale
-        # scores are lifted above 0; clusters that no row prefers, and those that fill the last tile, stay at 0
-        lift = 2.0 * (long + far)
-        levels = torch.zeros(n_padded, dtype=torch.float32, device=vectors.device)
-        levels[:n_clusters] = torch.where(is_there, offsets + lift, 0.0)
-        half[:n_clusters].mul_(is_there[:, None])
-        floor = self.rule.floor * scale if self.has_floor else 0.0
-        # rows are unit to 2e-6; a place takes 7 bits of 24, a few numbers are rounded to float32 and added
-        place = 2.0**-16 * (1.01 * long + far + lift)
-        total = (
-            1.01 * error + 1.01 * width * 2.0**-23 * long + 2.0**-21 * (long + far + lift + abs(floor)) + place / 2.0
+        numbers = to_device(np.array([scale, self.rule.floor * scale if self.has_floor else 0.0]))
+        half = torch.empty((n_padded, width), dtype=torch.float16, device=place)
+        lengths, errors = torch.empty((2, n_clusters), dtype=torch.float64, device=place)
+        levels = torch.empty(n_padded, dtype=torch.float32, device=place)
+        bounds = torch.empty(4, dtype=torch.float32, device=place)
+        choose.halve_rule[(n_padded,)](
+            self.vectors, self.offsets, numbers, half, lengths, errors, n_clusters, n_features, width,
+            COLUMNS=min(256, 1 << (width - 1).bit_length()),
+        )  # fmt: skip
+        choose.bound_rule[(1,)](
+            self.offsets, numbers, lengths, errors, levels, bounds, n_clusters, n_padded, width, BLOCK=1024
         )
-        bounds = torch.stack([1.001 * long, 1.001 * total + 1e-30, floor + lift, 1.001 * place])
-        return half, levels, bounds.float()
+        return half, levels, bounds
 
 
 def padded_width(n_features: int) -> int:
@@ -437,7 +445,7 @@ class Chooser:
         rows, scratch = self._rows, self.scratch
         n_features = rows.shape[1]
         if n_features <= NARROW and not is_plain:
-            exact.narrow[(_grid(span[1] - span[0], _BLOCK),)](
+            frames.narrow[(_grid(span[1] - span[0], _BLOCK),)](
                 rows, rule.vectors, rule.offsets, rule.is_rival, scratch.found, rule.floor, *span, rule.n_clusters,
                 N_FEATURES=n_features, HAS_RIVALS=rule.has_rivals, BLOCK=_BLOCK, enable_fp_fusion=False,
             )  # fmt: skip
@@ -493,7 +501,8 @@ class Chooser:
         n_programs = 8 * n_processors()
         choose.score_pairs[(n_programs,)](
             rows, rule.vectors, rule.offsets, scratch.listed, scratch.counters, pair_rows, pair_clusters, keys,
-            scratch.bests, scratch.n_pairs, rows.shape[1], rows.stride(0), BLOCK=64, num_warps=2,
+            scratch.bests, scratch.n_pairs, rows.shape[1], rows.stride(0), AHEAD=_PAIR_AHEAD, BLOCK=_PAIRS_TOGETHER,
+            num_warps=max(1, _PAIRS_TOGETHER // 32),
             enable_fp_fusion=False,
         )  # fmt: skip
         n_programs = 4 * n_processors()
@@ -586,7 +595,7 @@ def ends(labels: torch.Tensor, span: tuple[int, int], n_clusters: int) -> tuple[
 
 
 @cache
-def _magic(rounder: float, place: str) -> torch.Tensor:
+def magic_of(rounder: float, place: str) -> torch.Tensor:
     """M where kernels find it."""
     return torch.full((1,), rounder, dtype=torch.float64, device=place)
 
@@ -596,7 +605,7 @@ def sum_rows(
 ) -> DeviceSums:
     """Sums of the labelled rows."""
     n_rows, n_features = rows.shape
-    magic = _magic(rounder, str(rows.device))
+    magic = magic_of(rounder, str(rows.device))
     given = magic if weights is None else weights
     if n_features <= NARROW:
         copies = max(1, min(_COPIES, (1 << 22) // (n_clusters * (n_features + 1))))
@@ -635,7 +644,7 @@ def move_rows(
 ) -> None:
     """Bring sums up to date by rows that moved: their numbers, labels before, and how many they are (1,)."""
     n_features = rows.shape[1]
-    magic = _magic(rounder, str(rows.device))
+    magic = magic_of(rounder, str(rows.device))
     columns = min(128, max(16, 1 << (n_features - 1).bit_length()))
     sums.add_moved[(8 * n_processors(), _grid(n_features, columns))](
         rows, magic if weights is None else weights, labels, *moved[:2], into.resultants, into.counts, moved[2], magic,
@@ -645,6 +654,8 @@ def move_rows(
 
 # ----------------------------------------------------------------------------------------------------- softmax
 
+# Rows of a softmax that one program has at once, and warps on each multiprocessor.
+_SOFT_ROWS, _SOFT_WARPS = 1, 48
 # Clusters up to which one program has the scores of a row.
 MOST_SHARED = 8192
 # Rows are multiplied by it before they are halved: what is left of their small numbers is then no denormal half.
@@ -657,7 +668,7 @@ class SoftSums:
     def __init__(self, rule: DeviceRule, n_features: int) -> None:
         n_clusters = rule.n_clusters
         self._rule, self._n_features = rule, n_features
-        self._width = -(-(n_features + 1) // 8) * 8  # a column of ones counts; products want whole vectors
+        self._width = -(-n_features // 8) * 8  # products want whole vectors
         largest = float(np.abs(rule.rule.vectors).max(initial=0.0))
         power = 2.0 ** (8 - np.ceil(np.log2(largest))) if largest > 0.0 else 1.0
         high, low = _two_halves(rule.vectors * power)
@@ -668,6 +679,7 @@ class SoftSums:
         self._row_scale = torch.full((1,), _ROW_SCALE, dtype=torch.float32, device=high.device)
         self._offsets = rule.offsets.float()
         self._total = torch.zeros((n_clusters, self._width), dtype=torch.float64, device=high.device)
+        self._counts = torch.zeros(n_clusters, dtype=torch.float64, device=high.device)
 
     def add(self, rows: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
         """Add rows, whose weights are at most 1; their log evidence (m,)."""
@@ -681,20 +693,25 @@ class SoftSums:
         large, small = (torch.empty(scores.shape, dtype=torch.float16, device=rows.device) for _ in range(2))
         evidence = torch.empty(n_rows, dtype=torch.float64, device=rows.device)
         given = self._scale if weights is None else weights.float()
-        soft.softmax[(n_rows,)](
-            scores, self._offsets, given, large, small, evidence, self._scale, n_clusters,
-            HAS_WEIGHTS=weights is not None, BLOCK=max(16, 1 << (n_clusters - 1).bit_length()), SMALL=soft.SMALL,
+        block = max(16, 1 << (n_clusters - 1).bit_length())
+        warps = min(16, max(1, _SOFT_ROWS * block // 512))
+        n_programs = min(n_rows, _SOFT_WARPS // warps * n_processors())
+        counts = torch.empty((n_programs, n_clusters), dtype=torch.float64, device=rows.device)
+        soft.softmax[(n_programs,)](
+            scores, self._offsets, given, large, small, evidence, counts, self._scale, n_rows, n_clusters,
+            HAS_WEIGHTS=weights is not None, ROWS=_SOFT_ROWS, BLOCK=block, SMALL=soft.SMALL, num_warps=warps,
         )  # fmt: skip
-        ones, lows = held[:, :width], held[:, 2 * width :]
-        self._total += _product(large.T, ones).double()
-        self._total += _product(large.T, lows).double()
-        self._total += _product(small.T, ones).double() / soft.SMALL
+        self._counts += counts.sum(dim=0)
+        # both halves of rows in one product: large shares are read once for them
+        both = _product(large.T, held[:, width:])
+        self._total += both[:, :width].double()
+        self._total += both[:, width:].double()
+        self._total += _product(small.T, held[:, :width]).double() / soft.SMALL
         return evidence
 
     def sums(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Counts (K,) and resultants (K, D)."""
-        total = self._total / _ROW_SCALE
-        return total[:, self._n_features].contiguous(), total[:, : self._n_features].contiguous()
+        return self._counts, (self._total / _ROW_SCALE)[:, : self._n_features].contiguous()
 
 
 def _two_halves(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

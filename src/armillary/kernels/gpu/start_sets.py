@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from armillary._typing import Float64Array
 from armillary.distributions import tangent_gaussian
 from armillary.kernels.gpu import gaussians
-from armillary.kernels.gpu.start import IS_INTERPRETED, to_device, to_host
+from armillary.kernels.gpu.start import IS_INTERPRETED, magic_of, to_device, to_host
 from armillary.kernels.rows import quadratic
 from armillary.rules import QuadraticRule
 from armillary.sums import whole
@@ -28,6 +29,14 @@ if IS_INTERPRETED:
 PIECE_ROWS = whole.PRODUCT_ROWS
 # Rows of a program that has a row in each thread.
 _BLOCK = 256
+# Labels whose lowest priorities are sought one by one, and rows of a program that does.
+_FEW_LABELS = 64
+_LEAST_ROWS = 4096 if IS_INTERPRETED else 1024
+_INFINITY_BITS = int(np.float64(np.inf).view(np.int64))
+# Columns whose products are all summed by one program: those of eight would be compiled for minutes.
+_FEW_COLUMNS = 4
+# Clusters whose labels are a byte.
+_BYTES = 255
 _EXACT: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": False}
 
 
@@ -169,29 +178,32 @@ class Pieces:
         sums, n_features = self._whole(self.rows.shape[1]), self._shape[0]
         if len(self.of_rows):
             gaussians.totals[(len(self.of_rows), n_features)](
-                *self._given, to_device(np.array([rounder])), sums, *self._shape, BLOCK=PIECE_ROWS, **_EXACT
+                *self._given, magic_of(rounder, str(self.rows.device)), sums, *self._shape, BLOCK=PIECE_ROWS, **_EXACT
             )
         return np.asarray(to_host(sums) * (rounder / whole.ROUNDER))
 
     def tangent_limbs(self, bases: Float64Array, q: int, *, with_scatter: bool, with_curvature: bool) -> Float64Array:
         """What `tangent_gaussian.from_limbs` makes sums of."""
-        n_features = bases.shape[1]
-        rounders = np.array([whole.two_limbs(q, bound) for bound in tangent_gaussian.sum_bounds(n_features)])
+        n_features, place = bases.shape[1], str(self.rows.device)
         width = n_features + n_features**2
         limbs = self._whole(2, width + 4)
-        if len(self.of_rows):
-            magics, seats = to_device(rounders.ravel()), to_device(np.ascontiguousarray(bases))
+        wanted = {"WITH_SCATTER": with_scatter, "WITH_CURVATURE": with_curvature, "BLOCK": PIECE_ROWS, **_EXACT}
+        if len(self.of_rows) and n_features <= _FEW_COLUMNS:
+            gaussians.tangents[(len(self.of_rows),)](
+                *self._given, to_device(np.ascontiguousarray(bases)), _magics(q, n_features, place), limbs,
+                *self._shape, N_FEATURES=n_features, **wanted,
+            )  # fmt: skip
+        elif len(self.of_rows):
+            magics, seats = _magics(q, n_features, place), to_device(np.ascontiguousarray(bases))
             seen = torch.empty((2, len(self.numbers)), dtype=torch.float64, device=self.rows.device)
             gaussians.look[(len(self.of_rows),)](
-                *self._given, seats, magics, seen[0], seen[1], limbs, *self._shape, WITH_SCATTER=with_scatter,
-                WITH_CURVATURE=with_curvature, BLOCK=PIECE_ROWS, **_EXACT,
-            )  # fmt: skip
-            pairs = _tangent_pairs(n_features, with_scatter, str(self.rows.device))
+                *self._given, seats, magics, seen[0], seen[1], limbs, *self._shape, **wanted
+            )
+            pairs = _tangent_pairs(n_features, with_scatter, place)
             gaussians.tangent_pairs[(len(self.of_rows), len(pairs))](
                 *self._given, seats, magics, seen[0], seen[1], pairs, limbs, *self._shape, BLOCK=PIECE_ROWS, **_EXACT
             )
-        kinds = np.repeat([0, 1, 2, 1, 3, 4], [n_features, n_features**2, 1, 1, 1, 1])
-        return np.asarray(to_host(limbs) * (rounders[kinds].T / whole.ROUNDER))
+        return np.asarray(to_host(limbs) * _units(q, n_features))
 
     def scatter_limbs(self, centres: Float64Array) -> Float64Array:
         """What `whole.from_products` makes scatters of."""
@@ -211,6 +223,19 @@ class Pieces:
 
 
 @cache
+def _magics(q: int, n_features: int, place: str) -> torch.Tensor:
+    """What `tangent_gaussian.sum_rounders` has, where kernels find it."""
+    return torch.from_numpy(tangent_gaussian.sum_rounders(q, n_features).ravel()).to(place)
+
+
+@cache
+def _units(q: int, n_features: int) -> Float64Array:
+    """What one of each limb is (2, D + D D + 4)."""
+    kinds = np.repeat([0, 1, 2, 1, 3, 4], [n_features, n_features**2, 1, 1, 1, 1])
+    return np.asarray(tangent_gaussian.sum_rounders(q, n_features)[kinds].T / whole.ROUNDER)
+
+
+@cache
 def _upper_pairs(n_features: int, place: str) -> torch.Tensor:
     """Pairs (., 2) of columns j <= k."""
     pairs = np.stack(np.triu_indices(n_features), axis=1).astype(np.int32)
@@ -225,6 +250,66 @@ def _tangent_pairs(n_features: int, with_scatter: bool, place: str) -> torch.Ten
     return torch.cat([single, _upper_pairs(n_features, place)]) if with_scatter else single
 
 
-def stable_order(labels: torch.Tensor) -> torch.Tensor:
-    """Numbers of rows (n,) by label, each label's in their order."""
-    return torch.sort(labels, stable=True)[1].int()
+def stable_order(labels: torch.Tensor, n_clusters: int) -> torch.Tensor:
+    """Numbers of rows (n,) by label, each label's in their order; keys of one byte are sorted in a quarter of time."""
+    keys = labels.to(torch.uint8) if n_clusters <= _BYTES else labels
+    return torch.sort(keys, stable=True)[1].int()
+
+
+def unions(groups: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
+    """Numbers of rows in each group of one or two lists, each in order, in order, one group after the other."""
+    lists = [own for group in groups for own in group]
+    numbers = torch.cat(lists)
+    if len(lists) == len(groups):
+        return numbers
+    sizes = np.array([len(own) for own in lists])
+    starts = np.cumsum(sizes) - sizes
+    # the list that each meets: itself where it has no other, of which nothing is looked at
+    first = np.cumsum([0, *(len(group) for group in groups)])[:-1]
+    partner, is_met = np.arange(len(lists)), np.zeros(len(lists), dtype=np.bool_)
+    home = np.empty(len(lists), dtype=np.int64)
+    for place, group in zip(first.tolist(), groups, strict=True):
+        home[place : place + len(group)] = starts[place]
+        if len(group) == 2:
+            partner[place], partner[place + 1] = place + 1, place
+            is_met[place : place + 2] = True
+    n_pieces = -(-sizes // PIECE_ROWS)
+    of_piece = np.repeat(np.arange(len(lists)), n_pieces)
+    within = np.arange(len(of_piece)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
+    begins = starts[of_piece] + within * PIECE_ROWS
+    own_ends, met = (starts + sizes)[of_piece], partner[of_piece]
+    plan = np.stack(
+        [
+            begins,
+            np.minimum(begins + PIECE_ROWS, own_ends),
+            starts[of_piece],
+            starts[met],
+            starts[met] + np.where(is_met, sizes, 0)[met],
+            home[of_piece],
+        ]
+    )
+    out = torch.empty_like(numbers)
+    if not len(of_piece):
+        return out
+    gaussians.merge[(len(of_piece),)](numbers, to_device(plan), out, len(of_piece), BLOCK=PIECE_ROWS, num_warps=4)
+    return out
+
+
+def anchors(
+    labels: torch.Tensor, priorities: torch.Tensor, first_row: int, n_clusters: int
+) -> tuple[Float64Array, npt.NDArray[np.int64]]:
+    """The lowest priority among the rows with each label (K,), inf where there is none, and the row (K,), -1 there."""
+    n_rows, place = len(labels), labels.device
+    both = torch.full((2, n_clusters), 2**62, dtype=torch.int64, device=place)
+    lowest = both[0]
+    lowest.fill_(_INFINITY_BITS)
+    if n_rows:
+        if n_clusters <= _FEW_LABELS:
+            gaussians.least[(-(-n_rows // _LEAST_ROWS),)](
+                labels, priorities, lowest, n_rows, n_clusters, BLOCK=_LEAST_ROWS
+            )
+        else:
+            lowest.scatter_reduce_(0, labels.long(), priorities.view(torch.int64), "amin")
+        gaussians.first_least[(_grid(n_rows),)](labels, priorities, lowest, both[1], first_row, n_rows, BLOCK=_BLOCK)
+    bits, rows = to_host(both)
+    return bits.view(np.float64), np.where(bits == _INFINITY_BITS, -1, rows)

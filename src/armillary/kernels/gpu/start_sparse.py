@@ -190,7 +190,7 @@ def sum_rows(
     """Sums of the labelled rows."""
     resultants = torch.zeros((n_clusters, rows.n_features), dtype=torch.int64, device=rows.device)
     counts = torch.zeros(n_clusters, dtype=torch.int64, device=rows.device)
-    magic = start._magic(rounder, str(rows.device))
+    magic = start.magic_of(rounder, str(rows.device))
     if len(rows):
         sparse.add[(start._grid(len(rows), _SUM_ROWS),)](
             rows.data, rows.indices, rows.pointers, magic if weights is None else weights, labels, resultants, counts,
@@ -209,7 +209,7 @@ def move_rows(
     rounder: float,
 ) -> None:
     """Bring sums up to date by rows that moved: their numbers, labels before, and how many they are (1,)."""
-    magic = start._magic(rounder, str(rows.device))
+    magic = start.magic_of(rounder, str(rows.device))
     sparse.move[(8 * start.n_processors(),)](
         rows.data, rows.indices, rows.pointers, magic if weights is None else weights, labels, *moved[:2],
         into.resultants, into.counts, moved[2], magic, rows.n_features, HAS_WEIGHTS=weights is not None,

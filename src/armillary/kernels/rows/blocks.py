@@ -633,6 +633,7 @@ quadratic_odds = quadratic.quadratic_odds
 group_rows = quadratic.group_rows
 part_rows = quadratic.part_rows
 draw_sides = quadratic.draw_sides
+side_limbs = quadratic.side_limbs
 row_totals = quadratic.row_totals
 scatters = scatter_sums.scatters
 

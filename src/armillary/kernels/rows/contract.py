@@ -463,6 +463,14 @@ class Kernels(Protocol):
     ) -> None:
         """Write philox(key, first_row + i) < 1 / (1 + exp(-odds)) over is_left[i] of each row i = numbers[m]."""
 
+    def side_limbs(
+        self, odds: Float64Array, is_left: npt.NDArray[np.bool_], rounders: tuple[float, float]
+    ) -> Float64Array:
+        """Sums over rows of log p and of log p - log(1 - p), p the probability of the side that each is on.
+
+        In two limbs (2, 2): see `whole.limbs_of`.
+        """
+
     def part_rows(
         self,
         numbers: npt.NDArray[np.int32],

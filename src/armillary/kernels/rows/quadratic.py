@@ -9,7 +9,8 @@ over instead, see `sphere_draws.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from armillary.kernels.rows.exponential import exp_nonpositive
 from armillary.kernels.rows.philox import fill_uniforms, uniform
 from armillary.kernels.rows.simd import TILE_ROWS, TRIANGLE_ROWS, sum_squares
 from armillary.kernels.rows.sphere_draws import SphereForms, draw_on_the_sphere, is_allowed
-from armillary.kernels.rows.stretch import bend, bent_beyond, is_beyond
+from armillary.kernels.rows.stretch import bend, bent_beyond, is_beyond, log_of
 from armillary.points import Block, SparseBlock
 from armillary.rules import Anchors, QuadraticRule
 
@@ -29,11 +30,14 @@ _TILE_SCORES = 1 << 15
 _MOST_ROWS = 128
 # Lines of a tile that are a power of two apart would all lie in the same few places of the cache.
 _PAD = 8
+# Rows whose sides are weighed together.
+_SIDE_ROWS = 512
 # Rows whose scores stand in a table together, and rows whose priorities are drawn together.
 _TABLE_ROWS = 1024
 
 
-class Forms(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Forms:
     """The quadratic forms of K clusters, laid out for the loops."""
 
     triangles: Float64Array  # (K, .) see `_packed`
@@ -41,7 +45,12 @@ class Forms(NamedTuple):
     traces: Float64Array  # (K,) |roots_k|^2 / p
     volume: float
     is_curved: bool  # in tangent spaces; else the shift is one more column
-    on_the_sphere: SphereForms | None  # in three dimensions
+    rule: QuadraticRule
+
+    @cached_property
+    def on_the_sphere(self) -> SphereForms | None:
+        """What draws of labels take in three dimensions."""
+        return SphereForms.of(self.rule) if self.is_curved and self.rule.roots.shape[2] == 3 else None
 
 
 def prepare(rule: QuadraticRule) -> Forms:
@@ -58,7 +67,7 @@ def prepare(rule: QuadraticRule) -> Forms:
         np.asarray(np.sum(rule.roots**2, axis=(1, 2)) / rule.roots.shape[1]),
         rule.volume,
         is_curved,
-        SphereForms.of(rule) if is_curved and n_columns == 3 else None,
+        rule,
     )
 
 
@@ -179,6 +188,13 @@ def draw_sides(
 ) -> None:
     """Uniforms below shares."""
     _draw_sides(numbers, odds, key, first_row, np.empty(len(odds), dtype=np.bool_), is_left)
+
+
+def side_limbs(odds: Float64Array, is_left: npt.NDArray[np.bool_], rounders: tuple[float, float]) -> Float64Array:
+    """One row after the other."""
+    out = np.zeros((2, 2))
+    _side_limbs(odds, is_left, *rounders, np.empty((2, _SIDE_ROWS)), out)
+    return out
 
 
 def row_totals(
@@ -374,6 +390,29 @@ def _draw_sides(numbers, odds, key, first_row, drawn, is_left):
         drawn[i] = uniform(key[0], key[1], first_row + numbers[i]) < share
     for i in range(odds.shape[0]):
         is_left[numbers[i]] = drawn[i]
+
+
+@kernel
+def _side_limbs(odds, is_left, large, small, tile, out):
+    """Loops of their own for what has vectors: signs, exp and log."""
+    signed, logs = tile[0], tile[1]
+    for start in range(0, len(odds), _SIDE_ROWS):
+        n_rows = min(_SIDE_ROWS, len(odds) - start)
+        for i in range(n_rows):
+            signed[i] = odds[start + i] if is_left[start + i] else -odds[start + i]
+        for i in range(n_rows):
+            logs[i] = 1.0 + exp_nonpositive(-abs(signed[i]))
+        for i in range(n_rows):
+            logs[i] = (signed[i] if signed[i] < 0.0 else 0.0) - log_of(logs[i])
+        for which in range(2):
+            values = logs if which == 0 else signed
+            first_total, rest_total = 0.0, 0.0
+            for i in range(n_rows):
+                first = (values[i] + large) - large
+                first_total += first
+                rest_total += ((values[i] - first) + small) - small
+            out[which, 0] += first_total
+            out[which, 1] += rest_total
 
 
 @kernel

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.special import expit, logsumexp
+from scipy.special import expit, log_expit, logsumexp
 
 from armillary._typing import Float64Array, FloatArray
 from armillary.distributions import bessel, gaussian_component, geodesic_walk, tangent_gaussian
@@ -566,6 +566,12 @@ def draw_sides(
 ) -> None:
     """Uniforms below shares."""
     is_left[numbers] = philox_uniform(key, first_row + numbers.astype(np.int64)) < expit(odds)
+
+
+def side_limbs(odds: Float64Array, is_left: npt.NDArray[np.bool_], rounders: tuple[float, float]) -> Float64Array:
+    """Logs of shares, and odds."""
+    signed = np.where(is_left, odds, -odds)
+    return np.array([whole.limbs_of(log_expit(signed), rounders), whole.limbs_of(signed, rounders)])
 
 
 def part_rows(

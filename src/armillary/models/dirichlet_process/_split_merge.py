@@ -28,7 +28,7 @@ S = TypeVar("S", bound=np.generic)
 
 # Far pairs are chosen too, a ten-thousandth as often as touching ones.
 _FAR_WEIGHT = 1e-4
-# Attempts that are made at once, while their rows are few or a quarter of all.
+# Attempts that are made at once, while their rows are few or half of all: ten on thirty clusters.
 _AT_ONCE = 10
 _FEW_ROWS = 1 << 16
 
@@ -63,9 +63,13 @@ class Summaries(NamedTuple):
 
     def weights(self, cluster: int) -> Float64Array:
         """Weights (K,) of the other clusters as partners of one; its own is 0."""
-        squares = self.component.squared_distances(self.centres[cluster], self.centres)
-        weights = (1.0 + squares / (self.variances[cluster] + self.variances)) ** -2.0 + _FAR_WEIGHT
-        weights[cluster] = 0.0
+        return self.weights_of([cluster])[0]
+
+    def weights_of(self, clusters: list[int]) -> Float64Array:
+        """`weights` of some clusters (m, K)."""
+        squares = self.component.squared_distances(self.centres[clusters, None], self.centres)
+        weights = (1.0 + squares / (self.variances[clusters, None] + self.variances)) ** -2.0 + _FAR_WEIGHT
+        weights[np.arange(len(clusters)), clusters] = 0.0
         return np.asarray(weights)
 
     def draw_pair(self, generator: np.random.Generator) -> tuple[int, int]:
@@ -78,7 +82,7 @@ class Summaries(NamedTuple):
 
     def log_probability(self, first: int, second: int) -> float:
         """Of the pair, whichever of the two was chosen first."""
-        ours, theirs = self.weights(first), self.weights(second)
+        ours, theirs = self.weights_of([first, second])
         return math.log((ours[second] / ours.sum() + theirs[first] / theirs.sum()) / len(self.centres))
 
     def split(self, cluster: int, parts: Summaries) -> Summaries:
@@ -118,8 +122,17 @@ class Drawn(NamedTuple):
     @classmethod
     def of(cls, component: Component, sets: Sets, generator: np.random.Generator) -> Drawn:
         """One for each set."""
-        pivots, evidences = component.draw(sets, generator)
-        return cls(pivots, evidences, Summaries(component, *component.summary(sets)))
+        return cls.beside(component, sets, None, 0, generator)[0]
+
+    @classmethod
+    def beside(
+        cls, component: Component, sets: Sets, pivots: Pivots, n_known: int, generator: np.random.Generator
+    ) -> tuple[Drawn, Float64Array]:
+        """One for each set but the last `n_known`, which have pivots; and the evidences of those."""
+        drawn, evidences = component.draw_beside(sets, pivots, n_known, generator)
+        summaries = Summaries(component, *component.summary(sets))
+        n_drawn = len(evidences) - n_known
+        return cls(drawn, evidences, summaries).part(slice(n_drawn)), evidences[n_drawn:]
 
     def part(self, part: slice) -> Drawn:
         """Some of them."""
@@ -176,7 +189,7 @@ class SplitMerge:
     def _planned(self, kinds: Sequence[str], generator: np.random.Generator) -> list[_Attempt]:
         """The next few attempts: each a split or a merge with probability 1/2, whatever the state."""
         planned: list[_Attempt] = []
-        n_rows, most_rows, counts = 0, max(self._rows.n_rows // 4, _FEW_ROWS), self._rows.counts
+        n_rows, most_rows, counts = 0, max(self._rows.n_rows // 2, _FEW_ROWS), self._rows.counts
         for kind in kinds[:_AT_ONCE]:
             clusters: tuple[int, ...] = ()
             if generator.random() < 0.5:
@@ -196,7 +209,10 @@ class SplitMerge:
         possible = [number for number, attempt in enumerate(planned) if attempt.clusters]
         if not possible:
             return found
-        wholes = self._rows.unions([planned[number].clusters for number in possible])
+        groups = [planned[number].clusters for number in possible]
+        # clusters whose evidences are wanted come after them: sums over all are made at once
+        wanted = self._unweighed({cluster for group in groups for cluster in group})
+        wholes = self._rows.unions([*groups, *((cluster,) for cluster in wanted)])
         divisions = self._divisions([planned[number].kind for number in possible], wholes, generator)
         each = [
             self._sides(planned[number].clusters, wholes, place, divisions[place], generator)
@@ -206,11 +222,12 @@ class SplitMerge:
         if not chosen:
             return found
         is_split = [len(planned[possible[place]].clusters) == 1 for place in chosen]
-        parts = wholes.some(chosen).parted(
-            [each[place] if own else None for place, own in zip(chosen, is_split, strict=True)]
+        behind = [None] * len(wanted)
+        parts = wholes.some([*chosen, *range(len(groups), len(groups) + len(wanted))]).parted(
+            [each[place] if own else None for place, own in zip(chosen, is_split, strict=True)] + behind
         )
-        drawn = Drawn.of(self._component, parts, generator)
-        self.weigh({cluster for place in chosen for cluster in planned[possible[place]].clusters})
+        pivots = None if self.pivots is None else self.pivots[wanted]
+        drawn, self._evidences[wanted] = Drawn.beside(self._component, parts, pivots, len(wanted), generator)
         ends = np.cumsum([1 + own for own in is_split]).tolist()
         for place, own, end in zip(chosen, is_split, ends, strict=True):
             log_division = divisions[place].log_probability(each[place])
@@ -305,7 +322,11 @@ class SplitMerge:
 
     def weigh(self, clusters: Iterable[int]) -> None:
         """Find the evidences of some clusters, those that are not known yet, all at once."""
-        wanted = [cluster for cluster in sorted(clusters) if np.isnan(self._evidences[cluster])]
+        wanted = self._unweighed(clusters)
         if wanted:
             pivots = None if self.pivots is None else self.pivots[wanted]
             self._evidences[wanted] = self._component.evidence(pivots, self._rows.sets(*wanted))
+
+    def _unweighed(self, clusters: Iterable[int]) -> list[int]:
+        """Those whose evidences are not known yet."""
+        return [cluster for cluster in sorted(clusters) if np.isnan(self._evidences[cluster])]
