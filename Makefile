@@ -45,11 +45,10 @@ lint-files: $(VENV)/.installed-lint
 # Kernels are compiled by one process, beside the checks: each worker would compile most of them for itself. Lines are
 # not counted here: tracing takes time and decides nothing (3.11 has no monitoring). `make coverage` counts them. The
 # environment of Triton's interpreter, most of which is waiting for packages, comes beside all that, for kernels of the GPU
-# on tiny cases at the end. One worker more than cores: tests that wait for processes and clocks left an eighth of them idle.
-WORKERS := $(RUN) -c "import os; print(1 + (len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()))"
+# on tiny cases at the end.
 test:
 	@$(MAKE) --no-print-directory -j2 --output-sync=target prepared gpu-environment
-	$(RUN) -m pytest -n $$($(WORKERS)) --dist worksteal
+	$(RUN) -m pytest -n auto --dist worksteal
 	@$(MAKE) --no-print-directory test-gpu-smoke
 
 prepared: $(VENV)/.installed-dev
