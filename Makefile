@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-compile
+INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo examples dist release-check container-check lint-files test prepared coverage warm check bench fuzz fuzz-service test-slow test-versions test-browser test-gpu test-gpu-interpreter test-gpu-smoke gpu-environment clean
 
@@ -97,7 +97,7 @@ test-gpu: $(VENV)/.installed-dev,gpu
 GPU_VENV := .venv-gpu
 $(GPU_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(GPU_VENV)
-	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --retries 0 --timeout 10 --editable ".[cli]" \
+	$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --retries 0 --timeout 10 --editable ".[cli]" \
 	  "torch==2.13.0" --extra-index-url https://download.pytorch.org/whl/cpu "triton==3.6.0" "numpy<2.4" pytest pyarrow
 	@touch $@
 
