@@ -139,13 +139,13 @@ def _helped() -> Iterator[None]:
     """Numba makes libraries of code that can be parts, and remembers types, while this thread compiles."""
     target, typing = registry.cpu_target.target_context, registry.cpu_target.typing_context
     code = target.codegen()
-    ours = {
-        (target, "get_abi_sizeof"): cache(target.get_abi_sizeof),  # each answer is a program that LLVM reads
-        (code, "_library_class"): _Library,
-        (code, "set_env"): _for_those_with_code(code),
-        (typing, "_resolve_user_function_type"): _remembering(typing),
-    }
-    with global_compiler_lock:
+    with global_compiler_lock:  # what is replaced is numba's own, not what another thread lent
+        ours = {
+            (target, "get_abi_sizeof"): cache(target.get_abi_sizeof),  # each answer is a program that LLVM reads
+            (code, "_library_class"): _Library,
+            (code, "set_env"): _for_those_with_code(code),
+            (typing, "_resolve_user_function_type"): _remembering(typing),
+        }
         for (owner, name), replacement in ours.items():
             setattr(owner, name, replacement)
         try:
