@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -22,8 +23,20 @@ def waiting() -> Iterator[None]:
             gc.enable()
 
 
+_importing = threading.RLock()
+
+
 def imported(name: str) -> ModuleType:
-    """A module. Where it has to be imported, what comes with it is not looked at until all that is old is."""
+    """A module. Where it has to be imported, what comes with it is not looked at until all that is old is.
+
+    One thread at a time: scikit-learn's modules import each other in a ring, which two threads that enter it at two
+    places end with an error of Python's.
+    """
+    with _importing:
+        return _imported(name)
+
+
+def _imported(name: str) -> ModuleType:
     if name in sys.modules:
         return importlib.import_module(name)
     with waiting():

@@ -131,3 +131,33 @@ def test_version_is_that_of_the_distribution():
     from importlib.metadata import version
 
     assert armillary.__version__ == version("armillary")
+
+
+_AT_ONCE = """
+import threading
+
+import armillary
+
+names = ["SphericalKMeans", "DPvMFMeans", "Links", "AutoClusterer", "VonMisesFisherMixture", "open_rows"]
+failed, begin = [], threading.Barrier(len(names))
+
+def ask(name):
+    begin.wait()
+    try:
+        getattr(armillary, name)
+    except BaseException as error:
+        failed.append(repr(error))
+
+threads = [threading.Thread(target=ask, args=(name,)) for name in names]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(failed)
+"""
+
+
+def test_names_are_first_asked_for_by_many_threads_at_once():
+    # one at a time: four of six such runs ended with "deadlock detected by _ModuleLock('sklearn.utils.validation')"
+    done = subprocess.run([sys.executable, "-c", _AT_ONCE], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "[]"
