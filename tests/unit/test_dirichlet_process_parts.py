@@ -222,7 +222,7 @@ def test_small_clusters_are_left_out_where_most_draws_have_none(share_alone, n_c
     draws = kept.array()
     assert draws[found.draw].max() >= 2
     assert found.expected_loss == pytest.approx(expected_losses([*draws, found.labels])[-1] * 11 / 10, rel=1e-10)
-    assert found.expected_loss <= expected_losses(draws).min()
+    assert found.expected_loss <= expected_losses(draws).min() * (1 + 1e-12)  # two orders of one sum: a last bit apart
     if n_clusters == 2:
         np.testing.assert_array_equal(found.labels, truth)
     assert len(found.weights) == len(np.unique(found.labels)) <= n_clusters
