@@ -67,6 +67,7 @@ def test_no_method_that_writes_counts_as_reading():
     assert needed_scope("POST", "/v1/collections/a/forget") == "admin"
     assert needed_scope("POST", "/v1/collections/lookup") == "admin"
     assert needed_scope("DELETE", "/v1/collections/a") == "admin"
+    assert needed_scope("PUT", "/v1/collections/a/model") == "admin"  # it makes a collection
     assert needed_scope("GET", "/v1/collections/a/export") == "admin"
     assert needed_scope("POST", "/") == "admin"
 

@@ -14,7 +14,7 @@ from tests.service.making import LIMITS, add, create, npy, people, served, state
 
 from armillary import DDPvMFMeans, Links, SphericalKMeans, save
 from armillary.service import collection as collection_module
-from armillary.service.collection import Limits
+from armillary.service.collection import Limits, _Written
 from armillary.service.errors import ServiceError
 from armillary.service.house import House
 from armillary.service.identities import Identities
@@ -137,6 +137,19 @@ def test_a_snapshot_replaces_the_log_little_by_little_and_replay_knows(tmp_path)
     again = House(tmp_path, LIMITS)
     library = Links().partial_fit(X)
     np.testing.assert_array_equal(again.get("people").identities.model.resultants_, library.resultants_)
+    again.close()
+
+
+def test_a_snapshot_asked_for_outlives_one_of_the_same_place_that_was_written_aside(tmp_path):
+    house = House(tmp_path, LIMITS)
+    room = house.create("people", {"class": "Links"})
+    ids = room.do(Operation(ADD, {}, people())).answer["ids"]
+    aside = _Written(room._written(room.identities.seq, room.identities.state(), room.identities.model), room._epoch)
+    room.take_snapshot()
+    room.between(lambda: room._adopt_snapshot(aside))
+    house.close()
+    again = House(tmp_path, LIMITS)
+    assert again.get("people").lookup(people(), None).tolist() == ids
     again.close()
 
 
@@ -337,6 +350,23 @@ def test_a_split_by_subclusters_and_by_rows_that_are_kept(client):
     assert client.post("/v1/collections/plain/split", json={"id": 0, "rows": [0]}).status_code == 409
 
 
+def test_a_split_by_rows_is_the_same_after_a_replay_and_counts_a_row_once(tmp_path):
+    X = people(100, 3)
+    with served(tmp_path) as client:
+        create(client, store_members=True)
+        rows = np.flatnonzero(np.array(add(client, X)) == 0)[:10].tolist()
+        asked = {"id": 0, "rows": rows + rows}
+        part = client.post("/v1/collections/people/split", json=asked, headers={"idempotency-key": "part"}).json()
+        client.house.get("people").between(client.house.get("people")._flush)  # rows are shown once they are written
+        before = client.get(f"/v1/collections/people/ids/{part['part']}").json()
+        assert before["rows"] == rows
+        assert before["vectors"] == len(rows)
+    with served(tmp_path) as client:
+        assert client.get(f"/v1/collections/people/ids/{part['part']}").json() == before
+        again = client.post("/v1/collections/people/split", json=asked, headers={"idempotency-key": "part"})
+        assert again.json() == part
+
+
 def test_events_reach_a_listener_and_replays_number_them_alike(tmp_path):
     X = people()
     with served(tmp_path) as client:
@@ -395,6 +425,16 @@ def test_nothing_of_a_forgotten_person_is_left_in_any_file(tmp_path):
     with served(tmp_path) as client:
         assert client.get("/v1/collections/people/ids/0").json()["name"] == "Arthur Remembered"
         assert client.get("/v1/collections/people/ids/1").json()["current"] == -1
+
+
+def test_a_forget_under_a_key_gives_its_first_answer(client):
+    add(client, people(100, 3))
+    forget = [
+        client.post("/v1/collections/people/forget", json={"id": 1}, headers={"idempotency-key": "f"}).json()
+        for _ in range(2)
+    ]
+    assert forget[0]["ids"] == [1]
+    assert forget[1] == forget[0]
 
 
 def test_a_backup_from_before_a_split_is_listed_as_holding_the_part(client):

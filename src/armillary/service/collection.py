@@ -31,7 +31,7 @@ from armillary.durable.whole import sync_to_disk, whole_file
 from armillary.persistence.archive import load, model_bytes
 from armillary.service.errors import ServiceError, absent
 from armillary.service.identities import Identities, Int64Array
-from armillary.service.operations import ADD, FORGET, META, THUMBNAIL, Event, Operation, Outcome, Rows
+from armillary.service.operations import ADD, FORGET, META, SPLIT, THUMBNAIL, Event, Operation, Outcome, Rows
 from armillary.service.store import Entry, Followed, Snapshot, Store, copied_rows, is_full
 
 LOG, BACKUPS = "log.sqlite", "backups"
@@ -294,6 +294,9 @@ class Collection:
             if operation.kind in (META, THUMBNAIL):  # attached to an id that there is
                 fields = {**operation.fields, "id": self.identities.alive(operation.fields["id"])}
                 asked = asked._replace(operation=replace(operation, fields=fields))
+            if operation.kind == SPLIT and "rows_out" in operation.fields:
+                self._flush()  # kept vectors of the last group are written now
+                asked = asked._replace(operation=self.identities.with_kept(operation))
         except ServiceError as error:
             self._fail([asked], error)
             return None
@@ -391,7 +394,7 @@ class Collection:
     def _adopt_snapshot(self, written: _Written) -> None:
         self._is_writing_snapshot = False
         if written.epoch != self._epoch:  # somebody was forgotten since: the file still has them
-            self._drop_file(written.snapshot)
+            self._drop_file(written.snapshot, self.snapshot)  # one that was asked for may have the same place and name
             return
         with contextlib.suppress(ServiceError):
             self._flush()

@@ -32,7 +32,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 _log = logging.getLogger("armillary.service")
 _OPEN = ("/healthz", "/readyz")
 _READING_POSTS = ("lookup", "alternatives", "current")
-_ADMINISTERING = ("snapshot", "export", "import", "backups", "forget")
+_ADMINISTERING = ("snapshot", "export", "import", "model", "backups", "forget")
 _MOST_BUCKETS = 10_000
 _MOST_IMPORTED = 16 << 30
 

@@ -10,6 +10,7 @@ import math
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -331,16 +332,22 @@ class Identities:
         self._need_links(SPLIT)
         number = self.alive(operation.fields["id"])
         subclusters, rows = operation.fields.get("subclusters"), operation.fields.get("rows_out")
-        vectors = None
-        if rows is not None:
-            subclusters, vectors = self._kept_vectors(rows, number)
-        part = int(self.model.split(number, subclusters, rows=vectors))
+        if rows is not None and operation.rows is None:  # of a log from before splits had their vectors
+            operation = self.with_kept(operation)
+        vectors = None if operation.rows is None else operation.rows.astype(np.float64)
+        part = int(self.model.split(number, operation.fields.get("nodes", subclusters), rows=vectors))
         story.tell("split", part, number)
         if rows is None:
             self._may_undo(story.seq, {"kind": SPLIT, "id": number, "part": part})
-        return {"id": number, "part": part}, self._moved_members(rows, part) if rows is not None else []
+        return {"id": number, "part": part}, self._moved_members(operation, part) if rows is not None else []
 
-    def _kept_vectors(self, rows: list[int], number: int) -> tuple[Int64Array, Rows]:
+    def with_kept(self, operation: Operation) -> Operation:
+        """A split by rows with the vectors that leave and the sub-clusters they are in now.
+
+        The log has these, because kept vectors move with later splits: a replay would find them where they went.
+        """
+        self._need_links(SPLIT)
+        rows = list(dict.fromkeys(operation.fields["rows_out"]))  # a vector leaves once
         if not self.store_members or self.members is None:
             raise ServiceError(409, "A split by rows needs a collection with store_members; this has none. Split by "
                                     "subclusters, or without either.")  # fmt: skip
@@ -348,18 +355,20 @@ class Identities:
         if len(found) != len(rows):
             raise ServiceError(404, f"rows must be numbers of kept vectors; {len(rows) - len(found)} of {len(rows)} "
                                     "are not here.")  # fmt: skip
-        nodes = np.array([node for _, node, _, _ in found], np.int64)
-        self._leaving = [(row, np.frombuffer(blob, dtype)) for row, _, dtype, blob in found]
-        return nodes, np.stack([vector for _, vector in self._leaving]).astype(np.float64)
+        fields = {**operation.fields, "rows_out": rows, "nodes": [node for _, node, _, _ in found]}
+        return replace(
+            operation, fields=fields, rows=np.stack([np.frombuffer(blob, dtype) for *_, dtype, blob in found])
+        )
 
-    def _moved_members(self, rows: list[int], part: int) -> list[Member]:
+    def _moved_members(self, operation: Operation, part: int) -> list[Member]:
         """The vectors that left, under the sub-clusters that they are in now: by the nearest of the part's."""
         is_part = self.model.subcluster_ids_ == part
         numbers, sums = self.model.subclusters_of(part), self.model.resultants_[is_part]
         centres = sums / np.linalg.norm(sums, axis=1, keepdims=True)
+        assert operation.rows is not None
         return [
             Member(row, int(numbers[np.argmax(centres @ vector.astype(np.float64))]), vector)
-            for row, vector in self._leaving
+            for row, vector in zip(operation.fields["rows_out"], operation.rows, strict=True)
         ]
 
     def _forget(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:

@@ -485,6 +485,8 @@ def _scrub_answers(connection: sqlite3.Connection, gone: set[int]) -> None:
     changed = []
     for seq, body in connection.execute("SELECT seq, body FROM answers WHERE body IS NOT NULL"):
         answer = json.loads(body)
+        if answer.get("id") in (answer.get("ids") or ()):
+            continue  # the answer to a forget: its key must give it again, and events have these numbers too
         if isinstance(answer.get("ids"), list) and not gone.isdisjoint(answer["ids"]):
             answer["ids"] = [-1 if number in gone else number for number in answer["ids"]]
             changed.append((json.dumps(answer), seq))
