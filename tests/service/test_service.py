@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import time
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 import msgpack
@@ -484,6 +486,41 @@ def test_export_and_import_go_on_with_equal_bits(client):
         refused = client.post("/v1/collections/bad/import", content=damaged)
         assert refused.status_code == 422, refused.text
     assert client.get("/v1/collections/bad").status_code == 404
+
+
+@pytest.mark.parametrize("state", ["{}", "[]", '{"seq": "x", "next_event": 0, "n_rows": 0, "frames": 3}'])
+def test_a_bundle_with_another_state_is_refused_and_the_server_starts_again(tmp_path, state):
+    house = House(tmp_path / "data", LIMITS)
+    room = house.create("people", {"class": "Links"})
+    room.do(Operation(ADD, {}, people()[:20]))
+    room.take_snapshot()
+    bundle, folder = tmp_path / "bundle.zip", tmp_path / "changed"
+    room.export_to(bundle)
+    folder.mkdir()
+    zipfile.ZipFile(bundle).extractall(folder)
+    with contextlib.closing(sqlite3.connect(folder / "log.sqlite")) as log, log:
+        log.execute("UPDATE snapshots SET state = ?", (state,))
+    with zipfile.ZipFile(bundle, "w") as packed:
+        for path in folder.iterdir():
+            packed.write(path, path.name)
+    with pytest.raises(ServiceError, match="cannot be opened") as refused:
+        house.create_from_bundle("twin", bundle)
+    assert refused.value.status == 422
+    house.close()
+    again = House(tmp_path / "data", LIMITS)
+    assert again.names() == ["people"]
+    again.close()
+
+
+def test_a_closed_collection_refuses_and_lets_nobody_wait(tmp_path):
+    house = House(tmp_path, LIMITS)
+    room = house.create("people", {"class": "Links"})
+    house.delete("people")
+    with pytest.raises(ServiceError, match="is closed"):
+        room.ask(Operation(ADD, {}, people()[:2]))
+    with pytest.raises(ServiceError, match="is closed"):
+        room.between(dict)
+    house.close()
 
 
 def test_two_servers_cannot_hold_one_folder_and_later_versions_are_refused(tmp_path):

@@ -95,6 +95,7 @@ class Collection:
         self._queue: queue.SimpleQueue[_Asked | _Written | _Task | None] = queue.SimpleQueue()
         self._n_waiting = 0
         self._lock = threading.Lock()
+        self._is_closed = False
         self._running: dict[str, Operation] = {}
         self._aside: threading.Thread | None = None
         self._looked = -1.0, 0
@@ -154,17 +155,22 @@ class Collection:
                     raise _at_work(key)
                 self._running[key] = operation
             self._n_waiting += 1
-        answered: Future[Outcome] = Future()
-        self._queue.put(_Asked(operation, key, answered))
+            answered: Future[Outcome] = Future()
+            self._queue.put(_Asked(operation, key, answered))  # under the lock: nothing comes after the end
         return answered
 
     def _refuse_where_needed(self) -> None:
+        self._refuse_when_closed()
         if self.broken is not None:
             raise ServiceError(503, f"The collection '{self.name}' stopped: {self.broken}. Restart the server.")
         if self._n_waiting >= self.limits.max_queue:
             raise ServiceError(429, f"{self._n_waiting} requests wait for '{self.name}' already. Try again.", retry=1)
         if self._free_bytes() < self.limits.min_free_bytes:
             raise ServiceError(507, "The disk is nearly full; nothing is written, and reading goes on. Make room.")
+
+    def _refuse_when_closed(self) -> None:
+        if self._is_closed:
+            raise ServiceError(503, f"The collection '{self.name}' is closed: it was deleted, or the server ends.")
 
     def _free_bytes(self) -> int:
         """What the disk has left, as of the last quarter of a second."""
@@ -192,7 +198,9 @@ class Collection:
     def between(self, work: Callable[[], Any]) -> Any:
         """Let the writer do something while nothing changes, and wait for it."""
         answered: Future[Any] = Future()
-        self._queue.put(_Task(work, answered))
+        with self._lock:
+            self._refuse_when_closed()
+            self._queue.put(_Task(work, answered))
         return answered.result()
 
     @property
@@ -500,8 +508,10 @@ class Collection:
     # ------------------------------------------------------------------------------------------------- end
 
     def close(self) -> None:
-        """Finish what waits, write what followed, and let go of the lock."""
-        self._queue.put(None)
+        """Finish what waits, write what followed, and let go of the lock; what comes later is refused."""
+        with self._lock:
+            self._is_closed = True
+            self._queue.put(None)
         self._writer.join()
         if self._aside is not None:
             self._aside.join()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sqlite3
 import tempfile
 import threading
 from pathlib import Path
@@ -92,17 +93,14 @@ class House:
             folder = Path(tempfile.mkdtemp(prefix=_NEW, dir=place.parent))
             try:
                 fill(folder)
+                _try_opening(folder, self.limits)
                 sync_to_disk(folder)
                 folder.rename(place)
                 sync_to_disk(place.parent)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
-            try:
-                self._rooms[name] = Collection(place, self.limits)
-            except ArmillaryError as error:
-                shutil.rmtree(place, ignore_errors=True)
-                raise unusable(f"The collection cannot be opened: {error}") from None
+            self._rooms[name] = Collection(place, self.limits)
             return self._rooms[name]
 
     def delete(self, name: str) -> None:
@@ -120,6 +118,22 @@ class House:
         for room in self._rooms.values():
             room.close()
         self._rooms.clear()
+
+
+def _try_opening(folder: Path, limits: Limits) -> None:
+    """Refuse what cannot be opened before it has its name: with it, no server on this folder would start again."""
+    try:
+        Collection(folder, limits).close()
+    except (
+        ArmillaryError,
+        sqlite3.Error,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+    ) as error:
+        raise unusable(f"The collection cannot be opened: {error}") from None
 
 
 def _write_facts(folder: Path, facts: dict[str, Any], snapshot: str = "") -> None:
