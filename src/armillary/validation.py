@@ -159,22 +159,28 @@ def _advice(shape: tuple[int, ...]) -> str:
 
 
 def _unfolded(array: npt.NDArray[Any], who: str, what: str) -> npt.NDArray[Any]:
-    """A column of lists, as tables have it, as the rows that it holds; other objects as they are."""
+    """A column of lists, as tables have it, as the rows that it holds; other objects as they are.
+
+    Cells with nothing in them are rows of NaN, which `missing` decides on as on any others.
+    """
     if array.ndim != 1 and array.shape[1:] != (1,):
         return array
     flat = array.ravel()
-    if not len(flat) or not _is_vector(flat[0]):
+    first = _first_filled(flat)
+    if first is None or not _is_vector(flat[first]):
         return array
-    lengths = np.array([_length(item) if _is_vector(item) else -1 for item in flat])
-    odd = np.flatnonzero(lengths != lengths[0])
+    width = _length(flat[first])
+    lengths = np.array([_length(item) if _is_vector(item) else width if _is_nothing(item) else -1 for item in flat])
+    odd = np.flatnonzero(lengths != width)
     if odd.size:
         came = f"{lengths[odd[0]]} numbers" if lengths[odd[0]] >= 0 else repr(flat[odd[0]])[:40]
         raise InputError(
-            f"{what} of {who} must have vectors of one length; row 0 has {lengths[0]} numbers and row {odd[0]} has "
+            f"{what} of {who} must have vectors of one length; row {first} has {width} numbers and row {odd[0]} has "
             f"{came}. Drop or fill such rows."
         )
+    blank = np.full(width, np.nan)
     try:
-        return np.array([np.asarray(item) for item in flat])
+        return np.array([blank if _is_nothing(item) else np.asarray(item) for item in flat])
     except (TypeError, ValueError):  # deeper lists of several lengths: the next look has a sentence
         return array
 
@@ -187,12 +193,33 @@ def is_vector_column(X: Any) -> bool:
     first = np.asanyarray(X[:1])
     if first.ndim > len(shape):
         return True
-    return first.dtype.kind == "O" and first.size > 0 and _is_vector(first.ravel()[0])
+    if first.dtype.kind != "O" or not first.size:
+        return False
+    if _is_nothing(first.ravel()[0]):  # rare enough to look at all of them
+        flat = np.asanyarray(X).ravel()
+        place = _first_filled(flat)
+        return place is not None and _is_vector(flat[place])
+    return _is_vector(first.ravel()[0])
 
 
 def n_columns(X: Any, who: str) -> int:
     """How many features X has, where each item of it may be a vector."""
-    return int(as_matrix(X[:1], who).shape[1]) if is_vector_column(X) else int(X.shape[1])
+    if not is_vector_column(X):
+        return int(X.shape[1])
+    first = X[:1]
+    if _is_nothing(np.asanyarray(first).ravel()[0]):
+        first = X
+    return int(as_matrix(first, who).shape[1])
+
+
+def _first_filled(flat: npt.NDArray[Any]) -> int | None:
+    """The place of the first item that is something."""
+    return next((place for place, item in enumerate(flat) if not _is_nothing(item)), None)
+
+
+def _is_nothing(item: Any) -> bool:
+    """Whether a cell of a table is empty: None, NaN, or what pandas has for it."""
+    return item is None or (isinstance(item, float) and item != item) or type(item).__name__ == "NAType"
 
 
 def _is_vector(item: Any) -> bool:

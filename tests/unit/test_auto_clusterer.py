@@ -218,6 +218,7 @@ def test_counts_are_weighed_and_it_is_said():
         (sp.csr_array([[1.5, 0.0, 3.0]]), False),
         (sp.csr_array([[-1, 0, 3]]), False),
         (sp.csr_array((2, 3)), False),
+        (sp.csr_array([[0, 1, 0], [1, 0, 0]]), False),  # one word each, as TF-IDF leaves it too: weights turn nothing
         (np.array([[1, 0, 3]]), False),
     ],
 )

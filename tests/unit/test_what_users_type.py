@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from armillary import SphericalKMeans
-from armillary.exceptions import InputError, InputTypeError
+from armillary.exceptions import InputError, InputTypeError, RowError
 from armillary.files import read_vectors
 from armillary.validation import as_matrix
 
@@ -48,8 +48,23 @@ def test_a_column_of_uneven_vectors_gets_a_sentence():
     column = pd.Series([[1.0, 2.0], [1.0, 2.0], [1.0]])
     with pytest.raises(InputError, match="row 0 has 2 numbers and row 2 has 1 numbers"):
         as_matrix(column, "fit")
-    with pytest.raises(InputError, match="row 0 has 2 numbers and row 1 has None"):
-        as_matrix(pd.Series([[1.0, 2.0], None]), "fit")
+    with pytest.raises(InputError, match="row 1 has 2 numbers and row 2 has 'two'"):
+        as_matrix(pd.Series([None, [1.0, 2.0], "two"]), "fit")
+
+
+@pytest.mark.parametrize("nothing", [None, float("nan"), pd.NA])
+@pytest.mark.parametrize("place", [0, 7])
+def test_an_empty_cell_of_a_column_is_a_row_of_nan(nothing, place):
+    cells = list(X)
+    cells[place] = nothing
+    column = pd.Series(cells)
+    assert np.array_equal(np.flatnonzero(np.isnan(as_matrix(column, "test")).all(axis=1)), [place])
+    with pytest.raises(RowError, match=f"^Row {place} of X contains NaN"):
+        SphericalKMeans(3).fit(column)
+    model = SphericalKMeans(3, missing="flag", random_state=0).fit(column)
+    assert (model.labels_[place], model.n_features_in_, model.n_clusters_) == (-1, 4, 3)
+    with pytest.raises(InputError, match=r"must be a 2-D array|does not convert"):
+        SphericalKMeans(3).fit(pd.Series([nothing, nothing], dtype=object))
 
 
 def test_a_column_of_words_gets_a_sentence():

@@ -21,11 +21,17 @@ WAYS = ("auto", "on", "off")
 
 
 def are_counts(X: Any) -> bool:
-    """Whether X is sparse and every value that it stores is a whole number, none below 0."""
+    """Whether X is sparse and every value that it stores is a whole number, none below 0.
+
+    Rows of one word each are none: weights do not turn them, and TF-IDF itself makes a 1 of each.
+    """
     if not _is_sparse(X):
         return False
-    values = np.asarray(X.tocsr().data)
-    return values.size > 0 and bool((values >= 0).all() and (values == np.floor(values)).all() and (values > 0).any())
+    rows = X.tocsr()
+    values, n_words = np.asarray(rows.data), np.diff(rows.indptr)
+    if not values.size or n_words.max() < 2:
+        return False
+    return bool((values >= 0).all() and (values == np.floor(values)).all() and (values > 0).any())
 
 
 def inverse_frequencies(X: Any) -> Float64Array:
