@@ -523,6 +523,24 @@ def test_a_closed_collection_refuses_and_lets_nobody_wait(tmp_path):
     house.close()
 
 
+def test_an_error_of_the_log_stops_a_collection_and_leaves_nobody_waiting(tmp_path, monkeypatch):
+    def broken(*_given):
+        raise sqlite3.DatabaseError("file is not a database")
+
+    house = House(tmp_path, LIMITS)
+    room = house.create("people", {"class": "Links"})
+    ids = room.do(Operation(ADD, {}, people()[:20])).answer
+    monkeypatch.setattr(room.store, "append", broken)
+    for _ in range(2):
+        with pytest.raises(ServiceError, match=r"stopped: file is not a database\. Restart the server"):
+            room.ask(Operation(ADD, {}, people()[20:30])).result(timeout=20)
+    assert room.n_waiting == 0
+    house.close()
+    again = House(tmp_path, LIMITS)
+    assert again.get("people").do(Operation(ADD, {}, people()[:20])).answer["ids"] == ids["ids"]
+    again.close()
+
+
 def test_two_servers_cannot_hold_one_folder_and_later_versions_are_refused(tmp_path):
     house = House(tmp_path, LIMITS)
     house.create("people", {"class": "Links"})

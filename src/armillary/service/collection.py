@@ -28,6 +28,7 @@ import numpy as np
 
 from armillary.durable.locks import held
 from armillary.durable.whole import sync_to_disk, whole_file
+from armillary.exceptions import ArmillaryError
 from armillary.persistence.archive import load, model_bytes
 from armillary.service.errors import ServiceError, absent
 from armillary.service.identities import Identities, Int64Array
@@ -224,7 +225,10 @@ class Collection:
     def _take_turn(self, first: _Asked | _Written | _Task) -> None:
         group, others = self._grouped(first)
         if group:
-            self._do_group(group)
+            try:
+                self._do_group(group)
+            except Exception as error:  # of SQLite, say: what is on disk is not known, and a restart tells
+                self._stop(group, error)
         for other in others:
             if isinstance(other, _Task):
                 _settle(other.answered, other.work)
@@ -282,12 +286,17 @@ class Collection:
                 self._flush()
                 self._erase(set(gone))
         except BaseException as error:
-            self.broken = error
-            self._fail(group, ServiceError(503, f"The collection '{self.name}' stopped: {error}. Restart the server."))
+            self._stop(group, error)
             return
         for asked, outcome in zip(group, outcomes, strict=True):
             self._answer(asked, outcome)
         self._ring()
+
+    def _stop(self, group: list[_Asked], error: BaseException) -> None:
+        """Take nothing more, and leave nobody of a group waiting."""
+        self.broken = error
+        sentence = f"The collection '{self.name}' stopped: {error}. Restart the server."
+        self._fail([asked for asked in group if not asked.answered.done()], ServiceError(503, sentence))
 
     def _looked_at(self, asked: _Asked) -> _Asked | None:
         """A request as it is written; None where its key was answered before, or it is refused."""
@@ -384,7 +393,7 @@ class Collection:
     def _write_aside(self, seq: int, state: dict[str, Any], model: Any, epoch: int) -> None:
         try:
             snapshot = self._written(seq, state, model)
-        except (OSError, ServiceError):
+        except (OSError, ArmillaryError, MemoryError):
             self._is_writing_snapshot = False  # the log goes on; another will be tried
             return
         self._queue.put(_Written(snapshot, epoch))
