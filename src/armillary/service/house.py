@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import sqlite3
 import tempfile
 import threading
 from pathlib import Path
@@ -16,7 +15,7 @@ from armillary.persistence.archive import load, save
 from armillary.service.collection import LOG, Collection, Limits, unpacked
 from armillary.service.errors import ServiceError, absent, unusable
 from armillary.service.models import described
-from armillary.service.store import Snapshot, Store
+from armillary.service.store import LogError, Snapshot, Store
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _NEW = ".new-"
@@ -126,7 +125,7 @@ def _try_opening(folder: Path, limits: Limits) -> None:
         Collection(folder, limits).close()
     except (
         ArmillaryError,
-        sqlite3.Error,
+        LogError,
         LookupError,
         TypeError,
         ValueError,

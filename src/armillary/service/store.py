@@ -45,6 +45,7 @@ CREATE TABLE backups (file TEXT PRIMARY KEY, at REAL NOT NULL, next_id INTEGER N
 # From each version to the next; version 0 is an empty file.
 _MIGRATIONS = {0: _TABLES}
 TABLES = ("facts", "operations", "answers", "events", "members", "meta", "thumbnails", "snapshots")
+LogError = sqlite3.Error  # for rooms that do not know SQLite
 _KEPT_SECONDS, _KEPT_KEYS = 7 * 86_400.0, 1_000_000
 _FULL = ("full", "disk i/o")
 _MOST_UNSAVED, _MANY_UNSAVED = 4 << 20, 64 << 20  # bytes of the write-ahead log
