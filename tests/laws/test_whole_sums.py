@@ -347,7 +347,7 @@ def test_movers_only_are_full_sums_over_whole_fits(monkeypatch, n_features, dtyp
         expected = passes_over(form, weights).sums(model.labels_, 14)
         if model.n_iter_ < 40:
             np.testing.assert_array_equal(model.resultants_, expected.resultants)
-    assert watch.n_moved > 10 or (n_features == 3 and not is_sparse)  # narrow rows are all added
+    assert watch.n_moved > 5
     assert watch.n_full >= 2
 
 
@@ -367,4 +367,4 @@ def test_movers_only_are_full_sums_with_births_and_revivals(monkeypatch, n_rows,
         form = sp.csr_array(rows) if is_sparse else rows
         model.partial_fit(form, sample_weight=weights if step % 2 else None)
         DPvMFMeans(0.9).fit(form, sample_weight=weights if step % 2 else None)
-    assert watch.n_moved > 3 or (n_features == 3 and not is_sparse)
+    assert watch.n_moved > 3

@@ -94,6 +94,44 @@ def test_lanes_have_the_labels_sums_and_names_of_the_reference(n_features, dtype
             np.testing.assert_array_equal(ours[3][lane, :, :-1], resultants, err_msg=message)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_features", [2, 3, 8, 16])
+def test_rows_that_move_change_the_sums_by_what_all_rows_would(n_features, dtype):
+    """Refused rows leave, rows that nobody had enter, kept ones stay; known sums and the change are the sums."""
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        rows = draw_rows(rng, int(rng.choice([1, 15, 16, 17, 700])), n_features, dtype)
+        n_rows, n_clusters = len(rows), int(rng.choice([1, 2, 7, 70]))
+        rule = draw_rule(rng, rows, n_clusters)
+        before = rng.integers(-1, n_clusters, n_rows).astype(np.int32)
+        if rng.random() < 0.5:  # most stay where they are
+            cpu.assign_best(rows, cpu.prepare(rule), before, None)
+            before[:: int(rng.integers(2, 30))] = 0
+            before[before < -1] = -1
+        edge = int(rng.integers(0, n_rows + 1))
+        lanes = np.array([[0, edge], [edge, n_rows]])
+        options = {"weights": rng.random(n_rows) if rng.random() < 0.5 else None, "rounder": ROUNDER}
+        n_kept = int(rng.integers(0, n_rows + 1)) if rng.random() < 0.3 else 0
+        before[:n_kept] = np.maximum(before[:n_kept], 0)
+
+        def pass_over(kernels, n_kept, *, is_change, rows=rows, rule=rule, lanes=lanes, before=before, options=options):
+            labels, sums = before.copy(), np.zeros((2, len(rule.offsets), rows.shape[1] + 1))
+            prepared = kernels.prepare(rule)
+            moved = kernels.assign_lanes(
+                rows, prepared, labels, lanes, n_kept=n_kept, sums=sums, is_change=is_change, **options
+            )
+            return labels, moved, sums
+
+        known = pass_over(cpu, n_rows, is_change=False)[2]  # all rows are kept: the sums of the labels before
+        ours, full, theirs = (
+            pass_over(kernels, n_kept, is_change=is_change)
+            for kernels, is_change in ((cpu, True), (cpu, False), (reference, True))
+        )
+        for one, other in ((ours[0], full[0]), (ours[0], theirs[0]), (known + ours[2], full[2]), (ours[2], theirs[2])):
+            np.testing.assert_array_equal(one, other, err_msg=f"seed {seed}")
+        assert ours[1] == full[1] == theirs[1], seed
+
+
 @pytest.mark.parametrize("n_clusters", [2, 9, 64, 65, 300])
 def test_rows_next_to_a_border_go_to_the_float64_best(n_clusters):
     """Codes of clusters take the place of the last bits of scores: what they said must come from elsewhere."""

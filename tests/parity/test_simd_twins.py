@@ -212,9 +212,10 @@ def label_lanes(dtype, n_clusters):
     labels = np.random.default_rng(21).integers(-1, n_clusters, simd.LANES + 2).astype(np.int32)
 
     @numba.njit
-    def vectors(rows, table, margin, labels):
-        return nearest.label_lanes(rows, 1, 3, table, np.int32(n_bits), margin, labels)
+    def vectors(rows, table, margin, labels, old):
+        return nearest.label_lanes(rows, 1, 3, table, np.int32(n_bits), margin, labels, old)
 
+    before, old = labels.copy(), np.full(simd.LANES + 1, 77, np.int32)
     expected, doubtful, n_moved = labels.copy(), 0, 0
     for lane in range(simd.LANES):
         best, second, label = table[0, 3], np.finfo(F32).min, -1
@@ -238,8 +239,10 @@ def label_lanes(dtype, n_clusters):
         else:
             n_moved += int(label != labels[1 + lane])
             expected[1 + lane] = label
-    assert vectors(rows, table, margin, labels) == (doubtful, n_moved)
+    others = sum(1 << lane for lane in range(simd.LANES) if expected[1 + lane] != before[1 + lane])
+    assert vectors(rows, table, margin, labels, old) == (doubtful, n_moved, others)
     assert_same_bits(labels, expected)
+    assert_same_bits(old, np.append(before[1:-1], np.int32(77)))
     return vectors
 
 

@@ -540,8 +540,7 @@ class Passes:
         are `known`, only rows that move are added and taken away.
         """
         if self._is_flat:
-            # to find the rows that moved would take as long as to add all of them
-            return self._assign_and_sum_lanes(rule, labels, n_kept)
+            return self._assign_and_sum_lanes(rule, labels, n_kept, known)
         if n_kept > 0:
             before = labels[n_kept:].copy()
             self.assign(rule, labels, rows=(n_kept, self.points.n_rows))
@@ -573,11 +572,16 @@ class Passes:
         self._workers.run(lambda number: task(number + 1), n_tasks - 1)
         return True
 
-    def _assign_and_sum_lanes(self, rule: AffineRule, labels: Labels, n_kept: int) -> tuple[int, DirectionalStatistics]:
+    def _assign_and_sum_lanes(
+        self, rule: AffineRule, labels: Labels, n_kept: int, known: DirectionalStatistics | None = None
+    ) -> tuple[int, DirectionalStatistics]:
         lanes = self.points.short_lane_table
         sums = np.zeros((len(lanes), len(rule.offsets), self.points.n_features + 1))
-        n_changed = self._assign_lanes(rule, labels, lanes, n_kept, sums)
+        n_changed = self._assign_lanes(rule, labels, lanes, n_kept, sums, is_change=known is not None)
         total = np.add.reduce(sums, axis=0)
+        if known is not None:
+            total[:, -1] += known.counts
+            total[:, :-1] += known.resultants
         return n_changed, DirectionalStatistics(total[:, -1].copy(), total[:, :-1].copy(), self.q)
 
     def _assign_lanes(
@@ -588,11 +592,13 @@ class Passes:
         n_kept: int = 0,
         sums: Float64Array | None = None,
         names: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None,
+        *,
+        is_change: bool = False,
     ) -> int:
         """Assign narrow rows, and add them to the `sums` (L, K, D + 1) of their lanes; return how many moved.
 
-        One compiled call, which helpers join: Python between two lanes, or to wake a thread, would take longer than a
-        lane.
+        With `is_change` the sums get only what rows that move change. One compiled call, which helpers join: Python
+        between two lanes, or to wake a thread, would take longer than a lane.
         """
         weights, rounder = (None, 0.0) if sums is None else (self.points.sum_weights, self.rounder)
         return self.kernels.assign_lanes(
@@ -605,6 +611,7 @@ class Passes:
             weights=weights,
             rounder=rounder,
             sums=sums,
+            is_change=is_change,
             names=names,
         )
 

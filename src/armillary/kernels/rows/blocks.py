@@ -192,7 +192,7 @@ def _assign_narrow(
     whole = np.array([[0, len(rows)]])
     sums = None if counts is None else np.zeros((1, len(counts), rows.shape[1] + 1))
     counted = _NO_NUMBERS if changed is None else changed
-    n_changed = _in_lanes(rows, rule, labels, counted, whole, NOBODY, 0, weights, rounder, sums, None)
+    n_changed = _in_lanes(rows, rule, labels, counted, whole, NOBODY, 0, weights, rounder, sums)
     if sums is not None and counts is not None and resultants is not None:
         counts += sums[0, :, -1]
         resultants += sums[0, :, :-1]
@@ -210,10 +210,11 @@ def assign_lanes(
     weights: Float64Array | None = None,
     rounder: float = 0.0,
     sums: Float64Array | None = None,
+    is_change: bool = False,
     names: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None,
 ) -> int:
     """Label, and add or name, the rows of lanes; helpers take some of them."""
-    return _in_lanes(rows, rule, labels, _NO_NUMBERS, lanes, helpers, n_kept, weights, rounder, sums, names)
+    return _in_lanes(rows, rule, labels, _NO_NUMBERS, lanes, helpers, n_kept, weights, rounder, sums, is_change, names)
 
 
 def _in_lanes(
@@ -227,15 +228,16 @@ def _in_lanes(
     weights: Float64Array | None,
     rounder: float,
     sums: Float64Array | None,
-    names: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None,
+    is_change: bool = False,
+    names: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None,
 ) -> int:
     given = _NO_WEIGHTS if weights is None else weights
     into = _NO_SUMS if sums is None else sums
     found = (_NO_NUMBERS, _NO_NUMBERS) if names is None else names
     taken = np.zeros(3, np.int64)
-    rooms = dense.rooms(helpers[1] + 1, rows.shape[1], 0 if sums is None else into.shape[1] + 1)
+    rooms = dense.rooms(helpers[1] + 1, rows.shape[1], 0 if sums is None or is_change else into.shape[1] + 1)
     assign = dense.small(rows.shape[1]).assign_lanes
-    last = n_kept, given, rounder, into, *found, *rooms
+    last = n_kept, given, rounder, into, is_change, *found, *rooms
     assign(0, *helpers, rows, *rule.narrow, labels, changed, lanes, taken, *last)
     return int(taken[1])
 

@@ -173,14 +173,16 @@ class Kernels(Protocol):
         weights: Float64Array | None = None,
         rounder: float = 0.0,
         sums: Float64Array | None = None,
+        is_change: bool = False,
         names: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None,
     ) -> int:
         """`assign_best` of lanes of narrow dense rows, row ranges (L, 2); helpers are of a `crew`.
 
         The first `n_kept` rows keep their labels.
         Unless None, `sums` (L, K, D + 1) gets the rows of each lane added, resultants first and counts last, with the
-        bits of `add_rows` by `rounder`. Unless None, `names` are those of the clusters (K,), and an array (n,) that
-        gets those of the rows, -1 where they are refused. Returns how many rows changed.
+        bits of `add_rows` by `rounder`; with `is_change`, only rows whose label changed, taken out of the sums of one
+        label and added to those of the other, as by `move_rows`. Unless None, `names` are those of the clusters (K,),
+        and an array (n,) that gets those of the rows, -1 where they are refused. Returns how many rows changed.
         """
 
     def takes_pieces(self, rows: FloatArray) -> bool:

@@ -58,11 +58,12 @@ def score_table(
 
 
 @intrinsic
-def label_lanes(_context, rows, row, dimension, table, n_bits, margin, labels):
-    """Write the labels of 16 rows from `row` on over theirs in `labels`, but of those in doubt.
+def label_lanes(_context, rows, row, dimension, table, n_bits, margin, labels, old):
+    """Write the labels of 16 rows from `row` on over theirs in `labels`, but of those in doubt; theirs go to `old`.
 
     `table` is a `score_table`, `n_bits` its `code_bits`. In doubt are rows whose best scores, or best score and floor,
-    lie within `margin`. Returns them, row + r as bit r, and how many of the others moved.
+    lie within `margin`. Returns them, row + r as bit r; how many of the others moved; and, as bits, which of those have
+    another label than before, refused or not.
     """
     if not isinstance(dimension, types.IntegerLiteral):
         return None  # numba asks with the literal first
@@ -140,12 +141,15 @@ def label_lanes(_context, rows, row, dimension, table, n_bits, margin, labels):
         has_moved = builder.and_(builder.icmp_signed("!=", label, before), builder.not_(is_refused))
         label = builder.select(is_refused, builder.sub(constant(-2), before), label)
         builder.store(builder.select(is_settled, label, before), place, align=4)
+        builder.store(before, address_of(context, builder, old, arguments[7], row.type(0), LANES), align=4)
+        is_other = builder.and_(builder.icmp_signed("!=", label, before), is_settled)
 
         def as_number(mask: Any) -> Any:
             return builder.zext(builder.bitcast(mask, ir.IntType(LANES)), row.type)
 
         n_moved = builder.ctpop(as_number(builder.and_(has_moved, is_settled)))
-        return context.make_tuple(builder, signature.return_type, [as_number(is_doubtful), n_moved])
+        found = [as_number(is_doubtful), n_moved, as_number(is_other)]
+        return context.make_tuple(builder, signature.return_type, found)
 
-    pair = types.UniTuple(types.intp, 2)
-    return pair(rows, types.intp, dimension, table, types.int32, types.float32, labels), generate
+    three = types.UniTuple(types.intp, 3)
+    return three(rows, types.intp, dimension, table, types.int32, types.float32, labels, old), generate

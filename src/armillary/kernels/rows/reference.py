@@ -127,16 +127,22 @@ def assign_lanes(
     weights: Float64Array | None = None,
     rounder: float = 0.0,
     sums: Float64Array | None = None,
+    is_change: bool = False,
     names: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None,
 ) -> int:
     """Lane after lane."""
     n_changed = 0
     for lane, (start, stop) in enumerate(lanes):
         first = max(start, n_kept)
+        before = labels[start:stop].copy()
         n_changed += assign_best(rows[first:stop], rule, labels[first:stop], None) if first < stop else 0
         if sums is not None:
             every, part = np.ones(sums.shape[1], dtype=np.bool_), None if weights is None else weights[start:stop]
-            add_rows(rows[start:stop], part, labels[start:stop], every, sums[lane, :, -1], sums[lane, :, :-1], rounder)
+            last = every, sums[lane, :, -1], sums[lane, :, :-1], rounder
+            if is_change:
+                move_rows(rows[start:stop], part, before, labels[start:stop], *last)
+            else:
+                add_rows(rows[start:stop], part, labels[start:stop], *last)
         if names is not None:
             names[1][start:stop] = np.append(names[0], -1)[np.maximum(labels[start:stop], -1)]
     return n_changed
