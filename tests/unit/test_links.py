@@ -17,6 +17,7 @@ from armillary.exceptions import InputError, ParameterError
 from armillary.kernels.links.records import Fate
 from armillary.models.links.links import Thresholds
 from armillary.persistence import archive
+from armillary.validation import unit_rows
 
 
 def unit(rows):
@@ -403,6 +404,49 @@ def test_vectors_of_any_length_are_directions(dtype):
     for scale in (1e-30, 1.0 + 1e-5, 0.1 * largest):
         model = Links()
         assert [model.learn_one(dtype(scale) * x.astype(dtype)) for x in rows] == expected.tolist()
+
+
+def nearly_unit(dtype):
+    """Vectors on both sides of what counts as normalised, which the gate leaves as they are or divides."""
+    X, _ = stream(200, dimension=24)
+    tolerance = {np.float32: 2e-6, np.float64: 1e-12}[dtype]
+    return (X * (1.0 + tolerance * np.linspace(-2.5, 2.5, len(X)))[:, None]).astype(dtype)
+
+
+FORMS = {
+    "as it is": lambda x: x,
+    "every second number": lambda x: np.repeat(x, 2)[::2],
+    "read-only": lambda x: np.frombuffer(x.tobytes(), x.dtype),
+    "other byte order": lambda x: x.astype(x.dtype.newbyteorder()),
+    "one row": lambda x: x[None, :],
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", FORMS)
+def test_one_vector_has_the_bits_of_a_batch_in_every_form(form, dtype):
+    """`learn_one` asks the kernel whether a vector is unit; what is not, the gate divides: as it does for batches."""
+    X = nearly_unit(dtype)
+    batch, single = Links().fit(X), Links().fit(X[:1])
+    ids = [single.learn_one(FORMS[form](x)) for x in X[1:]]
+    assert ids == batch.labels_[1:].tolist()
+    np.testing.assert_array_equal(single.resultants_, batch.resultants_)
+    assert [single.predict_one(FORMS[form](x)) for x in X] == batch.predict(X).tolist()
+    is_left = (unit_rows(X, "X") == X).all(axis=1)
+    assert is_left.any()
+    assert not is_left.all()
+
+
+def test_what_one_call_answered_stays():
+    X, _ = stream()
+    model = Links().fit(X[:10])
+    kept = []
+    for x in X[10:40]:
+        model.learn_one(x)
+        kept.append((model.labels_, model.nodes_))
+    twin = Links().fit(X[:10]).partial_fit(X[10:40])
+    assert np.concatenate([labels for labels, _ in kept]).tolist() == twin.labels_.tolist()
+    assert np.concatenate([nodes for _, nodes in kept]).tolist() == twin.nodes_.tolist()
 
 
 def test_thresholds_may_change_in_the_middle_of_a_stream():

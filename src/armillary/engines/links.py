@@ -6,9 +6,30 @@ import importlib
 from functools import cache
 from typing import Any
 
-from armillary.kernels.links.records import LINK_GROUP, LINK_NODE, Fate, LinkForest, LinkLog, LinkRule, Tally
+from armillary.kernels.links.records import (
+    LINK_CALL,
+    LINK_GROUP,
+    LINK_NODE,
+    Corrections,
+    Fate,
+    LinkForest,
+    LinkLog,
+    LinkRule,
+    Tally,
+)
 
-__all__ = ["LINK_GROUP", "LINK_NODE", "Fate", "LinkForest", "LinkLog", "LinkRule", "Tally", "kernel"]
+__all__ = [
+    "LINK_CALL",
+    "LINK_GROUP",
+    "LINK_NODE",
+    "Corrections",
+    "Fate",
+    "LinkForest",
+    "LinkLog",
+    "LinkRule",
+    "Tally",
+    "kernel",
+]
 
 
 @cache

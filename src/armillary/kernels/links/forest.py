@@ -20,11 +20,24 @@ import math
 import numpy as np
 
 from armillary.kernels.jit import FILTER, kernel
-from armillary.kernels.links.records import LINK_GROUP, Fate, Tally
+from armillary.kernels.links.addresses import array_at
+from armillary.kernels.links.records import (
+    LINK_CALL,
+    LINK_GROUP,
+    LINK_NODE,
+    Corrections,
+    Fate,
+    LinkForest,
+    LinkLog,
+    LinkRule,
+    Tally,
+)
+from armillary.kernels.rows.norms import square
 
 _BIRTH, _SPLIT, _MERGE, _DEATH = (int(fate) for fate in Fate)
 _N_NODES, _N_CLUSTERS, _NEXT_NODE, _NEXT_ID, _N_VECTORS = (int(place) for place in list(Tally)[:5])
 _N_EVENTS, _N_JOINS, _EXPIRY, _N_FRESH = (int(place) for place in list(Tally)[5:])
+_N_COUNTERS = len(Tally)
 # Products whose largest is looked at before each of them: a maximum takes a sixteenth of the time of as many branches.
 _STRIDE = 128
 # Of two whole clusters that merge one weighs as much: sums of fewer vectors join strangers, those of more come too late
@@ -919,7 +932,7 @@ def _answer(forest, rule, nearest, cosine):
 
 
 @kernel
-def learn(start, rows, rows32, weights, table, n_table, doubt, rule, forest, corrections, banned, log, ids, nodes):
+def _learn(start, rows, rows32, weights, table, n_table, doubt, rule, forest, corrections, banned, log, ids, nodes):
     """Learn vectors (b, D) from `start` on, one after the other; return where it stopped: the end, or a full log.
 
     `rows32` are the same in float32. `weights` (b,), or (0,) where all are 1. `table` (b, n + b) has the products of
@@ -960,7 +973,7 @@ def learn(start, rows, rows32, weights, table, n_table, doubt, rule, forest, cor
 
 
 @kernel
-def predict(rows, rows32, table, n_table, doubt, rule, forest, ids, slots, cosines):
+def _predict(rows, rows32, table, n_table, doubt, rule, forest, ids, slots, cosines):
     """The answer to each vector, its nearest node and their cosine.
 
     Reads the forest and writes nothing into it, so that many threads may ask at once: the room for products belongs to
@@ -979,3 +992,99 @@ def predict(rows, rows32, table, n_table, doubt, rule, forest, ids, slots, cosin
             scores = ahead[place]
         slots[r], cosines[r] = _nearest(forest, rows[r], scores, doubt)
         ids[r] = _answer(forest, rule, slots[r], cosines[r])
+
+
+# ----------------------------------------------------------------------------------------------- calls by address
+
+
+@kernel
+def _forest_at(call):
+    room = call.room
+    return LinkForest(
+        array_at(call.sums, (room, call.n_features), np.float64),
+        array_at(call.nodes, (room,), LINK_NODE),
+        array_at(call.centroids, (room, call.n_features), np.float32),
+        array_at(call.fresh, (room,), np.int64),
+        array_at(call.scores, (LINK_GROUP + 1, room), np.float32),
+        array_at(call.scratch, (3, room), np.int64),
+        array_at(call.tally, (_N_COUNTERS,), np.int64),
+    )
+
+
+@kernel
+def _rule_at(call):
+    limits = call.max_nodes, call.max_idle, call.merges_clusters
+    return LinkRule(call.joining, call.base, call.slope, call.spread, limits[0], limits[1], limits[2], call.slack)
+
+
+@kernel
+def _take_rows(call, within):
+    """The vectors in float64 and float32; none where the first is not unit to `within`."""
+    rows = array_at(call.rows, (call.n_rows, call.n_features), np.float64)
+    rows32 = array_at(call.rows32, (call.n_rows, call.n_features), np.float32)
+    if not abs(square(rows[0])) <= within:  # a NaN is not unit
+        return rows[:0], rows32[:0]
+    if call.narrows:
+        for d in range(rows.shape[1]):
+            rows32[0, d] = rows[0, d]
+    return rows, rows32
+
+
+@kernel
+def learn(address, within):
+    """Learn the vectors of a `LINK_CALL`, one after the other; return where it stopped: the end, or a full log.
+
+    Writes the cluster of each vector into `ids` and the number of its node into `nodes_of_rows`. Returns -1, and learns
+    nothing, where the sum of squares of the first vector is not 1 to within `within`.
+    """
+    call = array_at(address, (1,), LINK_CALL)[0]
+    rows, rows32 = _take_rows(call, within)
+    n_rows = rows.shape[0]
+    if n_rows == 0:
+        return np.int64(-1)
+    return _learn(
+        call.start,
+        rows,
+        rows32,
+        array_at(call.weights, (call.n_weights,), np.float64),
+        array_at(call.table, (n_rows, call.n_columns), np.float32),
+        call.n_table,
+        call.doubt,
+        _rule_at(call),
+        _forest_at(call),
+        Corrections(
+            array_at(call.apart, (call.n_apart, 2), np.int64),
+            array_at(call.named, (call.n_named,), np.int64),
+            array_at(call.names, (call.n_named,), np.int64),
+        ),
+        array_at(call.banned, (call.n_banned,), np.int64),
+        LinkLog(
+            array_at(call.events, (call.n_events, 4), np.int64),
+            array_at(call.joins, (call.n_joins, 2), np.int64),
+        ),
+        array_at(call.ids, (n_rows,), np.int64),
+        array_at(call.nodes_of_rows, (n_rows,), np.int64),
+    )
+
+
+@kernel
+def predict(address, within):
+    """The answer to each vector of a `LINK_CALL`, the slot of its nearest node and their cosine; as `learn` returns."""
+    call = array_at(address, (1,), LINK_CALL)[0]
+    rows, rows32 = _take_rows(call, within)
+    n_rows = rows.shape[0]
+    if n_rows == 0:
+        return np.int64(-1)
+    _predict(
+        rows,
+        rows32,
+        array_at(call.table, (n_rows, call.n_columns), np.float32),
+        call.n_table,
+        call.doubt,
+        _rule_at(call),
+        _forest_at(call),
+        array_at(call.ids, (n_rows,), np.int64),
+        array_at(call.nodes_of_rows, (n_rows,), np.int64),
+        array_at(call.cosines, (n_rows,), np.float64),
+    )
+    return np.int64(n_rows)

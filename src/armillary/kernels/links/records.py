@@ -93,3 +93,35 @@ class LinkLog(NamedTuple):
 
     events: npt.NDArray[np.int64]  # (., 4) number of the vector, `Fate`, id, other id or -1
     joins: npt.NDArray[np.int64]  # (., 2) number of a node that was merged, and of the older one that holds it now
+
+
+class Corrections(NamedTuple):
+    """What the user said of clusters; renamed where clusters merge."""
+
+    apart: npt.NDArray[np.int64]  # (P, 2) ids that stay apart
+    named: npt.NDArray[np.int64]  # (L,) ids with a name
+    names: npt.NDArray[np.int64]  # (L,) numbers of these names: clusters with different ones stay apart
+
+
+# All that a call of a kernel needs, to be found at one address: numba opens the arrays that it is given one by one, and
+# nineteen of them take it longer than a vector. Arrays are addresses here; where none are needed, their lengths are 0.
+LINK_CALL = np.dtype(
+    [
+        *((name, np.int64) for name in ("room", "n_features", *LinkForest._fields)),
+        *((name, np.int64) for name in ("n_events", "n_joins", *LinkLog._fields)),
+        *((name, np.float64) for name in ("joining", "base", "slope", "spread", "slack")),
+        *((name, np.int64) for name in ("max_nodes", "max_idle", "merges_clusters")),
+        # vectors (b, D), in float64 and in float32, and where to begin; whether the second is room for the first
+        *((name, np.int64) for name in ("start", "n_rows", "rows", "rows32", "narrows")),
+        # (b,), or none where all are 1
+        *((name, np.int64) for name in ("n_weights", "weights")),
+        # (b, `n_columns`) products of all of them with the first `n_table` nodes, or none
+        *((name, np.int64) for name in ("n_table", "n_columns", "table")),
+        # what the user said: (P, 2), (L,) and (L,); clusters that get none of these vectors
+        *((name, np.int64) for name in ("n_apart", "n_named", *Corrections._fields, "n_banned", "banned")),
+        # the answers (b,): clusters; numbers of nodes, or their slots; and cosines with these
+        *((name, np.int64) for name in ("ids", "nodes_of_rows", "cosines")),
+        ("doubt", np.float32),  # twice the most that a product is off
+    ],
+    align=True,
+)

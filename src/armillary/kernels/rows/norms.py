@@ -14,7 +14,7 @@ _TOGETHER = 8
 
 
 @kernel(fastmath=VECTOR_SUMS)
-def _square(row):
+def square(row):
     """The sum of squares of a row, less 1, in an order that suits the processor."""
     total = -1.0
     for d in range(row.shape[0]):
@@ -27,7 +27,7 @@ def _square(row):
 def are_unit(rows, within):
     """Whether all sums of squares of rows (n, D) are 1 to within a number."""
     i = 0
-    while i < rows.shape[0] and abs(_square(rows[i])) <= within:  # a NaN is off
+    while i < rows.shape[0] and abs(square(rows[i])) <= within:  # a NaN is off
         i += 1
     return i == rows.shape[0]
 

@@ -32,7 +32,7 @@ from armillary.engines.contract import Passes
 from armillary.engines.contract import Points as AnyPoints
 from armillary.engines.host import HostPoints as Points
 from armillary.engines.host import host_points
-from armillary.engines.links import Fate, LinkForest, LinkRule
+from armillary.engines.links import Corrections, Fate, LinkForest, LinkRule
 from armillary.engines.select import open_passes
 from armillary.exceptions import InputError, ParameterError
 from armillary.fitting.events import Emitter
@@ -42,7 +42,6 @@ from armillary.models.links import _edits
 from armillary.models.links._link_graph import (
     NOBODY,
     Answers,
-    Corrections,
     Int64Array,
     LinkGraph,
     SavedForest,
@@ -61,6 +60,7 @@ from armillary.validation import (
     check_integer,
     check_number,
     check_sample_weight,
+    is_sure,
     unit_block,
 )
 
@@ -379,7 +379,8 @@ class Links(Clusterer):
         if not turns.learning.acquire(False):  # the mark `learning` by hand: 0.3 us less, of 18
             raise busy(self, "learn_one")
         try:
-            return self._learn_one(x, sample_weight, turns)
+            answer = self._learn_plain(x, sample_weight, turns)
+            return self._learn_one(x, sample_weight, turns) if answer is None else answer
         finally:
             turns.learning.release()
 
@@ -398,6 +399,26 @@ class Links(Clusterer):
             corrections = self._corrections()
             self._adopt(graph, graph.learn_row(row, weight, rule, corrections), corrections)
             return int(self.labels_[0])
+
+    def _learn_plain(self, x: ArrayLike, sample_weight: float, turns: SharedTurns) -> int | None:
+        """`learn_one` of a unit vector as most come; None, and nothing is learned, where there is more to look at."""
+        rule = self._known_rule(self._given_parameters())
+        is_one = type(sample_weight) in (float, int) and sample_weight == 1
+        if rule is None or not is_one or self.callbacks is not None or self.verbose:
+            return None
+        row, within = self._plain(x)
+        if row is None:
+            return None
+        with turns.lock:
+            if turns.n_readers:
+                turns.wait_for_readers()
+            if len(self._apart) or len(self._named_ids):
+                return None
+            graph = self._graph_at_work(rule)
+            answers = graph.learn_unit(row, within, rule)
+            if answers is not None:
+                self._adopt(graph, answers, _NO_CORRECTIONS)
+        return None if answers is None else int(answers.ids[0])
 
     @learning
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -504,8 +525,12 @@ class Links(Clusterer):
         """
         rule = self._rule()
         with self._turns.lock:
-            row = self._row(x, is_new=False)
-            return self._graph_at_work(rule).predict_row(row, rule)[0]
+            plain, within = self._plain(x)
+            answer = None if plain is None else self._graph_at_work(rule).answer_unit(plain, within, rule)
+            if answer is None:
+                row = self._row(x, is_new=False)
+                answer = self._graph_at_work(rule).predict_row(row, rule)[0]
+        return answer
 
     def predict(self, X: Any, *, reject: bool = True, margin: float | None = None, out: Any = None) -> Int64Array:
         """The id of the cluster of each vector (n,), or -1 where it would open a new one. Learns nothing.
@@ -1194,6 +1219,21 @@ class Links(Clusterer):
         matrix = as_matrix(array.reshape(1, -1), self._who, None if is_new else self.n_features_in_, what="x")
         return unit_block(np.asarray(matrix), 0, self._who, "x")
 
+    def _plain(self, x: Any) -> tuple[FloatArray | None, float]:
+        """A vector whose shape and type need no gate, and how near to 1 the kernel must find its squared norm.
+
+        None for any other, and for all where a float64 sum is too far off to be sure that the gate would agree.
+        """
+        try:
+            array = np.asarray(x)
+        except ValueError:
+            return None, 0.0
+        n_features = self.__dict__.get("n_features_in_")
+        tolerance = UNIT_TOLERANCE.get(array.dtype)
+        if tolerance is None or array.shape != (n_features,) or not is_sure(len(array), tolerance):
+            return None, 0.0
+        return array, tolerance
+
     def _need_fit(self) -> None:
         # scikit-learn's own look takes longer than the vector
         if "resultants_" not in vars(self):
@@ -1226,9 +1266,8 @@ class Links(Clusterer):
             return 3 if chosen == "lone" else 2
         return int(check_flag(self.merge_clusters, "merge_clusters", self._who))
 
-    def _rule(self) -> LinkRule:
-        """The checked parameters; they are looked at again only where they changed."""
-        given = (
+    def _given_parameters(self) -> tuple[Any, ...]:
+        return (
             self.cluster_similarity_threshold,
             self.subcluster_similarity_threshold,
             self.pair_similarity_maximum,
@@ -1238,10 +1277,21 @@ class Links(Clusterer):
             self.max_idle,
             self.max_history,
         )
-        known = vars(self).get("_checked")
-        if known is not None and _are_same(known[0], given):
-            rule: LinkRule = known[1]
-            return rule
+
+    def _known_rule(self, given: tuple[Any, ...]) -> LinkRule | None:
+        """What was made of parameters the last time; None where they changed."""
+        known = self.__dict__.get("_checked")
+        if known is None or not _are_same(known[0], given):
+            return None
+        rule: LinkRule = known[1]
+        return rule
+
+    def _rule(self) -> LinkRule:
+        """The checked parameters; they are looked at again only where they changed."""
+        given = self._given_parameters()
+        known = self._known_rule(given)
+        if known is not None:
+            return known
         who = self._who
         thresholds = self._thresholds()
         if thresholds.subcluster < thresholds.single_limit:
