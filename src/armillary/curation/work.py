@@ -48,13 +48,18 @@ class Work:
 
     def get(self, name: str) -> dict[str, Any] | None:
         """What is known under a name."""
+        found = self.look(name)
+        self.n_known += found is not None
+        return found
+
+    def look(self, name: str) -> dict[str, Any] | None:
+        """The same, not counted: for what is looked at again and again."""
         try:
             with np.load(self._folder / f"{name}.npz", allow_pickle=False) as held:
-                found = {key: held[key] if held[key].ndim else held[key].item() for key in held.files}
+                found = {key: held[key] for key in held.files}
         except FileNotFoundError:
             return None
-        self.n_known += 1
-        return found
+        return {key: value if value.ndim else value.item() for key, value in found.items()}
 
     def put(self, name: str, **values: Any) -> None:
         """Remember some arrays and numbers."""
