@@ -349,6 +349,30 @@ def test_files_give_the_same_rows(tmp_path):
     assert one["model.safetensors"] == other["model.safetensors"]
 
 
+def test_dask_brings_no_more_home_than_rows_that_are_looked_at(tmp_path, monkeypatch):
+    arrays = pytest.importorskip("dask.array", reason="needs the extra dask")
+    rows = planted()
+    curate(rows, tmp_path / "memory", PLAN)
+    monkeypatch.setattr(arrays.Array, "__array__", lambda *_, **__: pytest.fail("all rows came home"))
+    curate(arrays.from_array(rows, chunks=(250, 20)), tmp_path / "dask", PLAN)
+    assert_same_results(tmp_path / "dask", tmp_path / "memory")
+
+
+@pytest.mark.slow
+def test_rows_at_processes_give_the_same_files(tmp_path):
+    rows = planted()
+    np.save(tmp_path / "rows.npy", rows)
+    curate(rows, tmp_path / "memory", PLAN)
+    with open_rows(tmp_path / "rows.npy", n_workers=2) as dealt:
+        curate(dealt, tmp_path / "processes", PLAN)
+    assert_same_results(tmp_path / "processes", tmp_path / "memory")
+
+
+def assert_same_results(folder, other):
+    found, wanted = contents(folder), contents(other)
+    assert all(found[name] == wanted[name] for name in ("rows.parquet", "sample.npy", "model.safetensors"))
+
+
 class Killed(BaseException):
     """The end of a process."""
 

@@ -215,9 +215,9 @@ def curate(
         raise InputError(f"`ids` of {_WHO} must name each of the {points.n_rows} rows; got {len(ids)}. Leave them out.")
     clock = _Clock()
     with held_folder(folder) as place, place.whole(force=force) as new:
-        question = {"armillary": __version__, "plan": asdict(wanted), **told_apart(X)}
-        work = Work.beside(place.target, question)
         with open_passes(points, n_threads, _WHO) as passes:
+            question = {"armillary": __version__, "plan": asdict(wanted), **told_apart(X, passes)}
+            work = Work.beside(place.target, question)
             found = _found(X, passes, wanted, work, n_threads, tell or _silent, clock)
         found = replace(found, summary=_summary(found, points.n_rows, points.n_features, facts))
         _write(new, found, work, ids)
