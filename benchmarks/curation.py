@@ -31,7 +31,11 @@ _SAMPLED = 0.05  # seconds between two looks at the memory
 
 
 def make_rows(path: Path, n_rows: int, n_features: int, n_concepts: int, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Rows in a file; the concept of each, and the row that it is a copy of (-1 for none)."""
+    """Rows in a file; the concept of each, and the row that it is a copy of (-1 for none). Once made, they stay."""
+    truth = path.with_suffix(f".truth-{n_rows}-{n_features}-{n_concepts}-{share}.npz")
+    if truth.exists():
+        with np.load(truth) as known:
+            return known["concepts"], known["sources"]
     draws = np.random.default_rng(0)
     centers = draws.standard_normal((n_concepts, n_features), dtype=np.float32)
     centers /= np.linalg.norm(centers, axis=1, keepdims=True)
@@ -59,6 +63,7 @@ def make_rows(path: Path, n_rows: int, n_features: int, n_concepts: int, share: 
             concepts[start + copies] = concepts[chosen]
             rows /= np.linalg.norm(rows, axis=1, keepdims=True)
             rows.astype(np.float16).tofile(stream)
+    np.savez(truth, concepts=concepts, sources=sources)
     return concepts, sources
 
 
