@@ -22,6 +22,7 @@ import numpy as np
 
 from armillary import SphericalKMeans
 from armillary.datasets import make_vmf_mixture
+from benchmarks.measure import machine
 
 DATA = Path(os.environ.get("ARMILLARY_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 BOUND = 1.2
@@ -30,10 +31,11 @@ BOUND = 1.2
 def tailed(n_rows: int, n_features: int, n_clusters: int, power: float) -> np.ndarray:
     """Directions whose sizes fall as a power of their rank."""
     weights = np.arange(1, n_clusters + 1) ** -power
+    shares, wide = weights / weights.sum(), 1.2 * n_features
     rows, _, _ = make_vmf_mixture(
-        n_rows, n_features, n_clusters, concentration=1.2 * n_features, weights=weights / weights.sum(), random_state=0
+        n_rows, n_features, n_clusters, concentration=wide, weights=shares, random_state=0, dtype=np.float32
     )
-    return rows.astype(np.float32)
+    return np.asarray(rows)
 
 
 def dominated(n_rows: int, n_features: int) -> np.ndarray:
@@ -104,7 +106,7 @@ def main() -> None:
     parser.add_argument("--out", default="benchmarks/results/balance.json")
     arguments = parser.parse_args()
     command = f"python -m benchmarks.balance {' '.join(_given(arguments))}"
-    found: dict[str, Any] = {"command": command, "load": round(os.getloadavg()[0], 1)}
+    found: dict[str, Any] = {"command": command, "machine": machine(), "load": round(os.getloadavg()[0], 1)}
     for name, rows, n_clusters in workloads(arguments):
         peers = {
             "SphericalKMeans": lambda rows=rows, k=n_clusters: by_armillary(rows, k, arguments.steps, None),

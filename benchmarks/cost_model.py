@@ -7,8 +7,11 @@ are
 
 with products per second, comparisons of scores per second and numbers touched per second. They are found by least
 squares of the relative error from the shapes of one half, and predict those of the other. CPU time of one thread, the
-least of several runs: other work on the machine adds to it, and takes nothing away. Then the bytes that a fit on two
-worker processes moves, beside K (D + 1) 8 each way for each worker and pass.
+least of several runs: other work on the machine adds to it, and takes nothing away.
+
+Rows of float16 in a file are made unit in every pass: n D / gate more, a fourth number, from one shape. With it the
+passes of fits over two worker processes are predicted, CPU seconds of all of them together. Then the bytes that such a
+fit moves, beside K (D + 1) 8 each way for each worker and pass.
 
 python -m benchmarks.cost_model [--repeats 5] [--scale 1.0] [--out FILE]
 """
@@ -30,7 +33,13 @@ from scipy.optimize import nnls
 from armillary import SphericalKMeans, open_rows
 from armillary.engines.select import checked_points, engine, open_passes
 from armillary.rules import AffineRule
+from benchmarks.measure import machine
+from benchmarks.workers import processor
 
+# Steps of two fits whose difference is measured: rows still move in all of them.
+_FEW_AND_MANY = (1, 4)
+# n, D, K, workers (None: one process without any) of rows in a file: the first gives the fourth number
+STORED = ((300_000, 128, 64, None), (300_000, 128, 100, 2), (120_000, 384, 200, 2), (400_000, 64, 300, 2))
 # n, D, K: the first half calibrates, the second is predicted
 CALIBRATED = ((40_000, 64, 64), (40_000, 64, 512), (20_000, 256, 64), (20_000, 256, 512), (30_000, 128, 1024))
 PREDICTED = ((30_000, 128, 128), (20_000, 384, 100), (10_000, 768, 256), (60_000, 96, 300), (15_000, 512, 700))
@@ -58,6 +67,38 @@ def step_seconds(n_rows: int, n_features: int, n_clusters: int, n_repeats: int) 
             end = time.thread_time() if passes.n_threads == 1 else time.process_time()
             found.append(end - start)
     return min(found[1:])
+
+
+def stored_seconds(n_rows: int, n_features: int, n_clusters: int, n_workers: int | None, n_repeats: int) -> float:
+    """CPU seconds of one plain pass over rows of float16 in a file, of this process and its workers; least of several.
+
+    The difference of two fits, without what is done once.
+    """
+    rows = unit(np.random.default_rng(0), n_rows, n_features)  # so that many rows move in every step
+    found = []
+    with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        np.save(f"{place}/rows.npy", rows.astype(np.float16))
+        with open_rows(f"{place}/rows.npy", n_workers=n_workers) as stored:
+
+            def seconds(n_steps: int) -> float:
+                pids = [] if n_workers is None else stored.held("processes", lambda: None).pids
+                start = processor(pids)
+                SphericalKMeans(
+                    n_clusters,
+                    init=rows[:n_clusters],
+                    max_iter=n_steps,
+                    tol=0.0,
+                    algorithm="lloyd",
+                    n_threads=1,
+                ).fit(stored)
+                return processor(pids) - start
+
+            SphericalKMeans(2, init=rows[:2], max_iter=1, n_threads=1).fit(stored)  # starts workers, loads kernels
+            few, many = _FEW_AND_MANY
+            for _ in range(n_repeats):
+                found.append((seconds(many) - seconds(few)) / (many - few))
+    return min(found)
 
 
 def terms(n_rows: int, n_features: int, n_clusters: int) -> list[float]:
@@ -106,12 +147,27 @@ def main() -> None:
         line["error"] = round(line["predicted"] / line["seconds"] - 1.0, 4)
         line["seconds"], line["predicted"] = round(line["seconds"], 5), round(line["predicted"], 5)
         print(line, flush=True)
+    stored = []
+    for n_rows, n_features, n_clusters, n_workers in STORED:
+        shape = int(arguments.scale * n_rows), n_features, n_clusters
+        seconds = stored_seconds(*shape, n_workers, max(1, arguments.repeats // 2))
+        plain, touched = float(np.dot(terms(*shape), costs)), shape[0] * n_features
+        if not stored:
+            gate = (seconds - plain) / touched
+        line = {"shape": shape, "workers": n_workers, "seconds": round(seconds, 4)}
+        stored.append({**line, "predicted": round(plain + touched * gate, 4)})
+        stored[-1]["error"] = round(stored[-1]["predicted"] / seconds - 1.0, 4)
+        print(stored[-1], flush=True)
     found = {
+        "machine": machine(),
         "command": f"python -m benchmarks.cost_model --repeats {arguments.repeats} --scale {arguments.scale}",
         "load": round(os.getloadavg()[0], 1),
         "gflops": round(float(1e-9 / costs[0]), 2),
         "compared_per_second": None if costs[1] == 0.0 else float(f"{1.0 / costs[1]:.3g}"),
         "touched_per_second": None if costs[2] == 0.0 else float(f"{1.0 / costs[2]:.3g}"),
+        "made_unit_per_second": float(f"{1.0 / gate:.3g}"),
+        "worst_error_over_workers": max(abs(line["error"]) for line in stored[1:]),
+        "over_workers": stored,
         "worst_error_of_predicted": max(abs(line["error"]) for line in lines if line["half"] == "predicted"),
         "messages": [moved_bytes(100, 64)],
         "steps": lines,

@@ -1,8 +1,7 @@
 """Curation from end to end on made rows: a long-tailed mixture with planted near-duplicates, in a file of float16.
 
 Time, peak of anonymous memory, recall of planted duplicates, and how even the sample is over the true concepts, beside
-a random sample and one that is even over k-means clusters alone. The machine that wrote `results/curation.json` was
-busy, and its rows are fewer than the 10,000,000 x 128 that are the default here: the file says so.
+a random sample, one that is even over the finest clusters alone, and one that is even over plain k-means.
 
 python -m benchmarks.curation --folder /some/disk [--rows 10000000] [--features 128] [--levels 100,1000,10000]
                               [--fit-rows 1000000] [--copies 0.05] [--steps 20] [--resamples 3]
@@ -16,20 +15,27 @@ import os
 import resource
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from armillary import load, open_rows
+from armillary import SphericalKMeans, load, open_rows
 from armillary.curation import CurationPlan, balanced_sample, curate
+from benchmarks.measure import machine
 
 _WRITTEN = 1 << 16
+_OWN = ("out", "folder")  # of this machine
 _SAMPLED = 0.05  # seconds between two looks at the memory
 
 
 def make_rows(path: Path, n_rows: int, n_features: int, n_concepts: int, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Rows in a file; the concept of each, and the row that it is a copy of (-1 for none)."""
+    """Rows in a file; the concept of each, and the row that it is a copy of (-1 for none). Once made, they stay."""
+    truth = path.with_suffix(f".truth-{n_rows}-{n_features}-{n_concepts}-{share}.npz")
+    if truth.exists():
+        with np.load(truth) as known:
+            return known["concepts"], known["sources"]
     draws = np.random.default_rng(0)
     centers = draws.standard_normal((n_concepts, n_features), dtype=np.float32)
     centers /= np.linalg.norm(centers, axis=1, keepdims=True)
@@ -57,6 +63,7 @@ def make_rows(path: Path, n_rows: int, n_features: int, n_concepts: int, share: 
             concepts[start + copies] = concepts[chosen]
             rows /= np.linalg.norm(rows, axis=1, keepdims=True)
             rows.astype(np.float16).tofile(stream)
+    np.savez(truth, concepts=concepts, sources=sources)
     return concepts, sources
 
 
@@ -88,8 +95,19 @@ def effective(concepts: np.ndarray, n_concepts: int) -> float:
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
-def evenness(folder: Path, concepts: np.ndarray, is_kept: np.ndarray, n_concepts: int) -> dict[str, Any]:
-    """Of the sample, and of two others of its size."""
+def plain_labels(path: Path, n_clusters: int, n_fit_rows: int) -> tuple[SphericalKMeans, np.ndarray]:
+    """K-means without levels or resamples, of some rows, and the clusters of all."""
+    rows = open_rows(path)
+    some = np.sort(np.random.default_rng(1).choice(len(rows), min(n_fit_rows, len(rows)), replace=False))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = SphericalKMeans(n_clusters, init="k-means||", max_iter=10, random_state=0).fit(rows[some])
+    return model, model.predict(rows)
+
+
+def evenness(path: Path, concepts: np.ndarray, is_kept: np.ndarray, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Of the sample, and of others of its size."""
+    n_concepts, folder = arguments.concepts, path.parent / "curated"
     import pyarrow.parquet as pq
 
     sample = np.load(folder / "sample.npy")
@@ -97,10 +115,13 @@ def evenness(folder: Path, concepts: np.ndarray, is_kept: np.ndarray, n_concepts
     finest = f"cluster_{len(model.level_sizes_) - 1}"
     labels = pq.read_table(folder / "rows.parquet", columns=[finest])[finest].to_numpy()
     flat = type("Flat", (), {"fit": None, "predict": None, "cluster_centers_": model.cluster_centers_})()
+    n_plain = model.level_sizes_[-2] if len(model.level_sizes_) > 1 else model.level_sizes_[-1]
+    plain, own = plain_labels(path, int(n_plain), arguments.fit_rows // 5)
     others = {
         "even over levels": sample,
         "random": np.random.default_rng(0).choice(np.flatnonzero(is_kept), len(sample), replace=False),
         "even over the finest clusters": balanced_sample(flat, len(sample), labels=labels, among=is_kept),
+        f"even over plain k-means, K = {n_plain}": balanced_sample(plain, len(sample), labels=own, among=is_kept),
     }
     return {
         name: {
@@ -139,12 +160,13 @@ def main() -> None:
         max_iter=arguments.steps,
         n_recall_rows=200,
     )
-    watch = Watch()
+    load, watch = [round(os.getloadavg()[0], 1)], Watch()
     watch.start()
     start, cpu = time.perf_counter(), time.process_time()
     summary = curate(open_rows(path), place / "curated", plan, tell=lambda *news: print(*news, flush=True))
     wall, cpu = time.perf_counter() - start, time.process_time() - cpu
     peak = watch.end()
+    load.append(round(os.getloadavg()[0], 1))  # before and after
     import pyarrow.parquet as pq
 
     table = pq.read_table(place / "curated" / "rows.parquet", columns=["kept_row", "is_kept"])
@@ -153,10 +175,13 @@ def main() -> None:
     gone = ~is_kept[copies]
     found = {
         "command": "python -m benchmarks.curation "
-        + " ".join(f"--{name.replace('_', '-')} {value}" for name, value in vars(arguments).items() if name != "out"),
+        + " ".join(
+            f"--{name.replace('_', '-')} {value}" for name, value in vars(arguments).items() if name not in _OWN
+        ),
+        "machine": machine(),
         "rows": arguments.rows,
         "features": arguments.features,
-        "load": round(os.getloadavg()[0], 1),
+        "load": load,
         "seconds": round(wall, 1),
         "cpu_seconds": round(cpu, 1),
         "stages": summary["seconds"],
@@ -171,7 +196,7 @@ def main() -> None:
             "others_removed": round(float((~is_kept[sources < 0]).mean()), 5),
         },
         "duplicates": summary["duplicates"],
-        "evenness": evenness(place / "curated", concepts, is_kept, arguments.concepts),
+        "evenness": evenness(path, concepts, is_kept, arguments),
     }
     print(json.dumps(found, indent=1))
     Path(arguments.out).write_text(json.dumps(found, indent=1) + "\n")

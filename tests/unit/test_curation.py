@@ -169,6 +169,65 @@ def test_nearest_clusters_are_those_of_a_sort():
     assert nearest_clusters(model, rows, 50).clusters.shape == (900, 9)
 
 
+@each("n_features", [5, 24])
+@each("dtype", [np.float32, np.float64])
+def test_nearest_clusters_of_many_that_are_alike(n_features, dtype):
+    """More clusters lie within the doubt of a score than are scored again, and ties go to the smaller number."""
+    rng = np.random.default_rng(4)
+    rows, directions = units(rng, 400, n_features).astype(dtype), units(rng, 700, n_features)
+    directions[30:70] = directions[30]
+    directions[80:110] += 1e-9 * rng.standard_normal((30, n_features))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    directions[500:600] = directions[:100]
+    model = SphericalKMeans(700, init=directions)
+    model.cluster_centers_, model.n_features_in_ = directions, n_features
+    found = nearest_clusters(model, rows, 6)
+    cosines = rows.astype(np.float64) @ directions.T
+    best = -np.sort(-cosines, axis=1)[:, :6]
+    np.testing.assert_allclose(np.take_along_axis(cosines, found.clusters, axis=1), best, rtol=0.0, atol=1e-12)
+    np.testing.assert_array_equal(found.clusters[:, 0], model.predict(rows))
+    copied = np.isin(found.clusters, np.arange(500, 600))
+    first = (found.clusters - 500)[copied]
+    rows_of, _ = np.nonzero(copied)
+    # a copy never stands before the cluster that it is a copy of
+    assert all(
+        one in found.clusters[row, : np.flatnonzero(found.clusters[row] == one + 500)[0]]
+        for row, one in zip(rows_of, first, strict=True)
+    )
+
+
+def test_sums_in_column_order_decide_labels_that_are_equal_to_rounding():
+    rng = np.random.default_rng(0)
+    rows = units(rng, 3000, 24)
+    directions = np.concatenate([units(rng, 300, 24)] * 2)
+    # the last bits of two directions that are one: the label is that of `predict`, whatever a product of BLAS says
+    directions[300:] = np.nextafter(directions[300:], rng.choice([-1.0, 1.0], (300, 24)))
+    model = SphericalKMeans(600, init=directions)
+    model.cluster_centers_, model.n_features_in_ = directions, 24
+    np.testing.assert_array_equal(nearest_clusters(model, rows, 2).clusters[:, 0], model.predict(rows))
+
+
+def test_guests_are_kept_cluster_by_cluster():
+    rng = np.random.default_rng(2)
+    parts = []
+    for n_rows in (50, 1, 80):
+        rows, clusters = np.nonzero(rng.random((n_rows, 9)) < 0.3)
+        parts.append(search.Borders(np.zeros(n_rows, np.int32), rows, clusters.astype(np.int32), 0))
+    everything = [(row + first, one) for part, first in zip(parts, (0, 50, 51), strict=True)
+                  for row, one in zip(part.rows.tolist(), part.clusters.tolist(), strict=True)]  # fmt: skip
+    guests = search.Search.joined(parts, 0.9, np.arange(131), 12).guests
+    for cluster in range(12):
+        assert guests.at(cluster).tolist() == sorted(row for row, one in everything if one == cluster)
+    assert guests.numbers.itemsize == 4
+
+
+def test_threads_change_nothing():
+    rows = planted(noise=0.08)
+    one, three = (near_duplicates(rows, threshold=0.9, n_threads=n) for n in (1, 3))
+    np.testing.assert_array_equal(one.kept_for, three.kept_for)
+    np.testing.assert_array_equal(one.cosines, three.cosines)
+
+
 @each(("n", "room", "parts"), [
     (10, [5, 5, 5], [4, 3, 3]),
     (10, [1, 2, 100], [1, 2, 7]),
@@ -288,6 +347,30 @@ def test_files_give_the_same_rows(tmp_path):
     assert one["sample.npy"] == other["sample.npy"]
     assert one["rows.parquet"] == other["rows.parquet"]
     assert one["model.safetensors"] == other["model.safetensors"]
+
+
+def test_dask_brings_no_more_home_than_rows_that_are_looked_at(tmp_path, monkeypatch):
+    arrays = pytest.importorskip("dask.array", reason="needs the extra dask")
+    rows = planted()
+    curate(rows, tmp_path / "memory", PLAN)
+    monkeypatch.setattr(arrays.Array, "__array__", lambda *_, **__: pytest.fail("all rows came home"))
+    curate(arrays.from_array(rows, chunks=(250, 20)), tmp_path / "dask", PLAN)
+    assert_same_results(tmp_path / "dask", tmp_path / "memory")
+
+
+@pytest.mark.slow
+def test_rows_at_processes_give_the_same_files(tmp_path):
+    rows = planted()
+    np.save(tmp_path / "rows.npy", rows)
+    curate(rows, tmp_path / "memory", PLAN)
+    with open_rows(tmp_path / "rows.npy", n_workers=2) as dealt:
+        curate(dealt, tmp_path / "processes", PLAN)
+    assert_same_results(tmp_path / "processes", tmp_path / "memory")
+
+
+def assert_same_results(folder, other):
+    found, wanted = contents(folder), contents(other)
+    assert all(found[name] == wanted[name] for name in ("rows.parquet", "sample.npy", "model.safetensors"))
 
 
 class Killed(BaseException):

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from armillary._typing import ArrayLike, Float64Array, FloatArray
 from armillary.curation.nearest import Nearest, checked_directions, nearest_of
@@ -32,14 +31,20 @@ from armillary.engines.contract import Here, Numbers, Passes
 from armillary.engines.select import checked_points, open_passes
 from armillary.exceptions import InputError
 from armillary.models.means.spherical_kmeans import SphericalKMeans
-from armillary.points import SparseBlock, as_float64
+from armillary.points import as_float64
 from armillary.rules import AffineRule
 from armillary.validation import check_integer, check_number, check_numbers
+from armillary.workers import Workers, thread_count
 
-# Rows compared with each other at a time, and numbers of rows gathered at a time, 256 MiB of float32: rows of a cluster
-# lie all over a file, so that fewer would read it more often.
-_BLOCK_ROWS = 512
+# Rows compared at a time, and with how many others: products of 4 MiB in float32, which stay in the cache.
+_BLOCK_ROWS, _BLOCK_COLUMNS = 512, 2048
+# Numbers of rows gathered at a time, 256 MiB of float32: rows of a cluster lie all over a file, so that fewer would
+# read it more often.
 _GATHERED_VALUES = 1 << 26
+# Numbers of rows of pairs that are looked at in float64 at a time.
+_PAIR_VALUES = 1 << 20
+# What cosines in the type of the rows may be off by, and for each column more.
+_PAD, _PAD_PER_COLUMN = 4e-6, 1.2e-7
 # Rows that one cluster has about, where clusters are made here; and steps that make them.
 _ROWS_PER_CLUSTER = 500
 _FEW_STEPS = 10
@@ -190,11 +195,11 @@ def near_duplicates(
         if model is None
         else checked_directions(model, who, points.n_features)
     )
-    with open_passes(points, n_threads, who) as passes:
+    with open_passes(points, n_threads, who) as passes, Workers(thread_count(n_threads, who)) as workers:
         search = Search.of(nearest_of(passes, directions, most + 1), least, most, order)
-        gone = [search.within(passes, group) for group in search.groups(points.n_features)]
+        gone = [search.within(passes, group, workers) for group in search.groups(points.n_features)]
         settled = search.settled(gone)
-        pairs = [settled.across(passes, group) for group in settled.groups(points.n_features)]
+        pairs = [settled.across(passes, group, workers) for group in settled.groups(points.n_features)]
         return settled.result(pairs)
 
 
@@ -306,130 +311,6 @@ def _made_directions(X: Any, n_rows: int, n_threads: int | None) -> Float64Array
 # ------------------------------------------------------------------------------------------------------- the search
 
 
-@dataclass(frozen=True, eq=False)
-class Search:
-    """Which rows are compared with which: K-sized tables and a few numbers beside each row."""
-
-    labels: npt.NDArray[np.int32]  # (n,)
-    borders: tuple[Numbers, npt.NDArray[np.int32]]  # rows that reach into another cluster, and which: (m,) each
-    ranks: npt.NDArray[np.int64]  # (n,)
-    n_clusters: int
-    threshold: float
-    n_truncated: int
-    kept_for: npt.NDArray[np.int64] | None = None  # (n,) after rows were compared within their clusters
-    cosines: npt.NDArray[np.float32] | None = None
-
-    @classmethod
-    def of(
-        cls, nearest: Nearest, threshold: float, n_searched: int, ranks: npt.NDArray[np.int64], n_clusters: int = 0
-    ) -> Search:
-        """By the clusters nearest to each row, one more than are searched where there are so many."""
-        return cls.joined([nearest_borders(nearest, threshold, n_searched)], threshold, ranks, n_clusters)
-
-    @classmethod
-    def joined(
-        cls, parts: Sequence[Borders], threshold: float, ranks: npt.NDArray[np.int64], n_clusters: int = 0
-    ) -> Search:
-        """From what is known of stretches of rows, in their order."""
-        labels = np.concatenate([part.labels for part in parts])
-        starts = np.cumsum([0, *(len(part.labels) for part in parts)])
-        rows = np.concatenate([part.rows + start for part, start in zip(parts, starts, strict=False)])
-        clusters = np.concatenate([part.clusters for part in parts])
-        n_clusters = max(n_clusters, 1 + int(max(labels.max(initial=0), clusters.max(initial=0))))
-        return cls(labels, (rows, clusters), ranks, n_clusters, threshold, sum(part.n_truncated for part in parts))
-
-    def groups(self, n_features: int) -> list[tuple[int, int]]:
-        """Clusters from..to that are worked on together: their rows are read in one go."""
-        n_together = max(1, _GATHERED_VALUES // n_features)
-        sizes = np.bincount(self.labels, minlength=self.n_clusters)
-        sizes += np.bincount(self.borders[1], minlength=self.n_clusters)
-        wanted = np.arange(n_together, sizes.sum() + n_together, n_together)
-        ends = np.searchsorted(np.cumsum(sizes), wanted)
-        edges = np.unique(np.concatenate([[0], np.minimum(ends + 1, self.n_clusters)]))
-        return list(pairwise(edges.tolist()))
-
-    def within(self, passes: Passes, group: tuple[int, int]) -> Gone:
-        """Rows of some clusters that go for another one of their own cluster."""
-        first, last = group
-        numbers = np.flatnonzero((self.labels >= first) & (self.labels < last))
-        gathered = _Gathered(passes, numbers)
-        parts = []
-        for _, members in _labelled(numbers, self.labels[numbers]):
-            ordered = members[np.argsort(self.ranks[members])]
-            parts.append(_thinned(gathered.rows(ordered), ordered, self.threshold))
-        return _joined(parts)
-
-    def settled(self, gone: Sequence[Gone]) -> Search:
-        """What is left after that, to be compared across borders."""
-        kept_for = np.arange(len(self.labels))
-        cosines = np.ones(len(self.labels), dtype=np.float32)
-        for part in gone:
-            kept_for[part.numbers] = part.kept
-            cosines[part.numbers] = part.cosines
-        is_kept = kept_for == np.arange(len(kept_for))
-        rows, clusters = self.borders
-        still = is_kept[rows]
-        labels = np.where(is_kept, self.labels, -1).astype(np.int32)
-        borders = rows[still], clusters[still]
-        return Search(
-            labels, borders, self.ranks, self.n_clusters, self.threshold, self.n_truncated, kept_for, cosines
-        )._without_gone()
-
-    def _without_gone(self) -> Search:
-        # rows that went have a cluster of their own, the last, which nobody is compared with
-        labels = np.where(self.labels < 0, self.n_clusters, self.labels).astype(np.int32)
-        return Search(
-            labels,
-            self.borders,
-            self.ranks,
-            self.n_clusters + 1,
-            self.threshold,
-            self.n_truncated,
-            self.kept_for,
-            self.cosines,
-        )
-
-    def across(self, passes: Passes, group: tuple[int, int]) -> Pairs:
-        """Near rows of which one is in one of these clusters and the other reaches into it."""
-        first, last = group[0], min(group[1], self.n_clusters - 1)
-        rows, clusters = self.borders
-        here = (clusters >= first) & (clusters < last)
-        rows, clusters = rows[here], clusters[here]
-        wanted = np.zeros(self.n_clusters, dtype=np.bool_)
-        wanted[clusters] = True
-        numbers = np.flatnonzero(wanted[self.labels])
-        gathered = _Gathered(passes, np.union1d(numbers, rows))
-        guests = {int(label): own for label, own in _labelled(rows, clusters)}
-        parts: list[Pairs] = []
-        for label, members in _labelled(numbers, self.labels[numbers]):
-            parts.extend(_near(gathered, guests[label], members, self.threshold))
-        if not parts:
-            return Pairs(_none(), _none(), np.empty(0))
-        return Pairs(*(np.concatenate(some) for some in zip(*parts, strict=True)))
-
-    def result(self, pairs: Sequence[Pairs]) -> Duplicates:
-        """All of it: across borders rows go by the same rule."""
-        assert self.kept_for is not None
-        assert self.cosines is not None
-        kept_for, cosines = self.kept_for.copy(), self.cosines.copy()
-        first = np.concatenate([_none(), *(part.first for part in pairs)])
-        second = np.concatenate([_none(), *(part.second for part in pairs)])
-        values = np.concatenate([np.empty(0), *(part.cosines for part in pairs)])
-        is_swapped = self.ranks[first] > self.ranks[second]
-        early, late = np.where(is_swapped, second, first), np.where(is_swapped, first, second)
-        order = np.lexsort((self.ranks[early], -values, self.ranks[late]))
-        early, late, values = early[order], late[order], values[order]
-        for row, before, value in zip(late.tolist(), early.tolist(), values.tolist(), strict=True):
-            # the nearest comes first, so that a row goes once
-            if kept_for[row] == row and kept_for[before] == before:
-                kept_for[row], cosines[row] = before, value
-        direct = kept_for.copy()
-        while (further := kept_for[kept_for]).tobytes() != kept_for.tobytes():
-            kept_for = further
-        n_chained = int(np.count_nonzero(direct != kept_for))
-        return Duplicates(kept_for, cosines, self.threshold, self.n_truncated, n_chained)
-
-
 class Borders(NamedTuple):
     """What a search keeps of a stretch of rows."""
 
@@ -449,71 +330,307 @@ def nearest_borders(nearest: Nearest, threshold: float, n_searched: int) -> Bord
     return Borders(nearest.clusters[:, 0], rows, nearest.clusters[rows, places], n_truncated)
 
 
+class Guests(NamedTuple):
+    """Rows that reach into each cluster, cluster by cluster: four bytes each, so that ten million rows have room."""
+
+    numbers: npt.NDArray[np.unsignedinteger[Any]]  # (m,)
+    starts: Numbers  # (K + 1,)
+
+    @classmethod
+    def of(cls, parts: Iterable[Borders], n_rows: int, sizes: Numbers) -> Guests:
+        """From what is known of stretches of rows, in their order; `sizes` (K,) counts the guests of each cluster."""
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        numbers = np.empty(starts[-1], dtype=np.uint32 if n_rows <= 1 << 32 else np.uint64)
+        ends, first = starts[:-1].copy(), 0
+        for part in parts:
+            order = np.argsort(part.clusters, kind="stable")
+            clusters = part.clusters[order]
+            counts = np.bincount(clusters, minlength=len(sizes))
+            before = np.cumsum(counts) - counts
+            numbers[np.arange(len(order)) + (ends - before)[clusters]] = part.rows[order] + first
+            ends += counts
+            first += len(part.labels)
+        return cls(numbers, starts)
+
+    def at(self, cluster: int) -> Numbers:
+        """The guests of one cluster, in order."""
+        return self.numbers[self.starts[cluster] : self.starts[cluster + 1]].astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """Which rows are compared with which: K-sized tables and a few numbers beside each row."""
+
+    labels: npt.NDArray[np.int32]  # (n,); K for rows that went, which nobody is compared with
+    guests: Guests
+    ranks: npt.NDArray[np.int64]  # (n,)
+    n_clusters: int
+    threshold: float
+    n_truncated: int
+    kept_for: npt.NDArray[np.int64] | None = None  # (n,) after rows were compared within their clusters
+    cosines: npt.NDArray[np.float32] | None = None
+
+    @classmethod
+    def of(
+        cls, nearest: Nearest, threshold: float, n_searched: int, ranks: npt.NDArray[np.int64], n_clusters: int = 0
+    ) -> Search:
+        """By the clusters nearest to each row, one more than are searched where there are so many."""
+        return cls.joined([nearest_borders(nearest, threshold, n_searched)], threshold, ranks, n_clusters)
+
+    @classmethod
+    def joined(
+        cls, parts: Iterable[Borders], threshold: float, ranks: npt.NDArray[np.int64], n_clusters: int = 0
+    ) -> Search:
+        """From what is known of stretches of rows, in their order; `parts` are gone through twice."""
+        labels, sizes, n_truncated = [], np.zeros(n_clusters, dtype=np.int64), 0
+        for part in parts:
+            labels.append(part.labels.copy())
+            n_truncated += part.n_truncated
+            counts = np.bincount(part.clusters, minlength=len(sizes))
+            counts[: len(sizes)] += sizes
+            sizes = counts
+        every = np.concatenate(labels)
+        n_clusters = max(len(sizes), 1 + int(every.max(initial=0)))
+        sizes = np.concatenate([sizes, np.zeros(n_clusters - len(sizes), dtype=np.int64)])
+        return cls(every, Guests.of(parts, len(every), sizes), ranks, n_clusters, threshold, n_truncated)
+
+    def groups(self, n_features: int) -> list[tuple[int, int]]:
+        """Clusters from..to that are worked on together: their rows are read in one go."""
+        sizes = np.bincount(self.labels, minlength=self.n_clusters)[: self.n_clusters] + np.diff(self.guests.starts)
+        n_together = _rows_together(n_features)
+        wanted = np.arange(n_together, sizes.sum() + n_together, n_together)
+        ends = np.searchsorted(np.cumsum(sizes), wanted)
+        edges = np.unique(np.concatenate([[0], np.minimum(ends + 1, self.n_clusters)]))
+        return list(pairwise(edges.tolist()))
+
+    def within(self, passes: Passes, group: tuple[int, int], workers: Workers) -> Gone:
+        """Rows of some clusters that go for another one of their own cluster."""
+        numbers = self._rows_of(group)
+        n_together = _rows_together(passes.points.n_features)
+        clusters = [own[np.argsort(self.ranks[own])] for _, own in _labelled(numbers, self.labels[numbers])]
+        parts: list[Gone] = []
+        few = [own for own in clusters if len(own) <= n_together]
+        gathered = _Gathered(passes, np.sort(np.concatenate([*few, _none()])))
+        workers.run(lambda number: _thinned(gathered, few[number], self.threshold), len(few), parts.append)
+        parts.extend(_thinned_in_turn(passes, own, self.threshold) for own in clusters if len(own) > n_together)
+        return Gone(*_joined(parts))
+
+    def settled(self, gone: Sequence[Gone]) -> Search:
+        """What is left after that, to be compared across borders."""
+        kept_for = np.arange(len(self.labels))
+        cosines = np.ones(len(self.labels), dtype=np.float32)
+        labels = self.labels.copy()
+        for part in gone:
+            kept_for[part.numbers] = part.kept
+            cosines[part.numbers] = part.cosines
+            labels[part.numbers] = self.n_clusters
+        return replace(self, labels=labels, kept_for=kept_for, cosines=cosines)
+
+    def across(self, passes: Passes, group: tuple[int, int], workers: Workers) -> Pairs:
+        """Near rows of which one is in one of these clusters and the other reaches into it."""
+        numbers = self._rows_of(group)
+        meetings = []
+        for label, members in _labelled(numbers, self.labels[numbers]):
+            guests = self.guests.at(label)
+            guests = guests[self.labels[guests] < self.n_clusters]
+            if len(guests):
+                meetings.append((guests, members))
+        parts: list[Pairs] = []
+        n_together = _rows_together(passes.points.n_features)
+        few = [pair for pair in meetings if len(pair[0]) + len(pair[1]) <= n_together]
+        gathered = _Gathered(passes, np.unique(np.concatenate([_none(), *(one for pair in few for one in pair)])))
+        tasks = [
+            (guests[start : start + _BLOCK_ROWS], members)
+            for guests, members in few
+            for start in range(0, len(guests), _BLOCK_ROWS)
+        ]
+        workers.run(lambda number: _met(gathered, *tasks[number], self.threshold), len(tasks), parts.append)
+        for guests, members in meetings:
+            if len(guests) + len(members) > n_together:
+                parts.extend(_met_in_turn(passes, guests, members, self.threshold))
+        return Pairs(*_joined(parts))
+
+    def _rows_of(self, group: tuple[int, int]) -> Numbers:
+        return np.flatnonzero((self.labels >= group[0]) & (self.labels < min(group[1], self.n_clusters)))
+
+    def result(self, pairs: Sequence[Pairs]) -> Duplicates:
+        """All of it: across borders rows go by the same rule."""
+        assert self.kept_for is not None
+        assert self.cosines is not None
+        kept_for, cosines = self.kept_for.copy(), self.cosines.copy()
+        first, second, values = _joined(pairs)
+        is_swapped = self.ranks[first] > self.ranks[second]
+        early, late = np.where(is_swapped, second, first), np.where(is_swapped, first, second)
+        order = np.lexsort((self.ranks[early], -values, self.ranks[late]))
+        early, late, values = early[order], late[order], values[order]
+        for row, before, value in zip(late.tolist(), early.tolist(), values.tolist(), strict=True):
+            # the nearest comes first, so that a row goes once
+            if kept_for[row] == row and kept_for[before] == before:
+                kept_for[row], cosines[row] = before, value
+        direct, n_changed = kept_for.copy(), 1
+        while n_changed:
+            further = kept_for[kept_for]
+            n_changed = int(np.count_nonzero(further != kept_for))
+            kept_for = further
+        n_chained = int(np.count_nonzero(direct != kept_for))
+        return Duplicates(kept_for, cosines, self.threshold, self.n_truncated, n_chained)
+
+
+def _rows_together(n_features: int) -> int:
+    return max(1, _GATHERED_VALUES // n_features)
+
+
 class _Gathered:
-    """Some rows in memory, known by their numbers among all."""
+    """Some rows in memory, known by their numbers (m,) among all, which rise."""
 
     def __init__(self, passes: Passes, numbers: Numbers) -> None:
         self._numbers = numbers
         block = passes.rows(numbers).block if len(numbers) else None
         self._rows: Any = block if isinstance(block, np.ndarray) or block is None else as_float64(block)
-        assert not isinstance(self._rows, SparseBlock)
 
     def rows(self, numbers: Numbers) -> Any:
-        """Of these numbers, unit in float64: an array or CSR."""
-        rows = self._rows[np.searchsorted(self._numbers, numbers)]
-        if sp.issparse(rows):
-            return rows
-        wide = rows.astype(np.float64)
-        return wide / np.sqrt(np.vecdot(wide, wide))[:, None]
+        """Of these numbers, as passes see them: an array or CSR."""
+        return self._rows[np.searchsorted(self._numbers, numbers)]
 
 
-def _products(rows: Any, others: Any) -> Float64Array:
-    found = rows @ others.T
-    return np.asarray(found if isinstance(found, np.ndarray) else found.toarray())
+def _near(rows: Any, others: Any, threshold: float) -> tuple[Numbers, Numbers, Float64Array]:
+    """Places of near rows (m,) each, and their float64 cosines; by rows, then by others.
+
+    Products in the type of the rows rule most pairs out; what they leave is looked at in float64.
+    """
+    least = threshold - _PAD - _PAD_PER_COLUMN * rows.shape[1]
+    parts = []
+    for start in range(0, others.shape[0], _BLOCK_COLUMNS):
+        some = others[start : start + _BLOCK_COLUMNS]
+        products = rows @ some.T
+        if not isinstance(products, np.ndarray):
+            products = products.toarray()
+        # NumPy looks for what is true along one axis three times as fast as along two
+        one, other = np.divmod(np.flatnonzero(products >= least), products.shape[1])
+        values = _cosines(rows, some, one, other)
+        is_near = values >= threshold
+        parts.append((one[is_near], other[is_near] + start, values[is_near]))
+    if len(parts) == 1:
+        return parts[0]
+    one, other, values = (np.concatenate(found) for found in zip(*parts, strict=True))
+    order = np.argsort(one, kind="stable")
+    return one[order], other[order], values[order]
 
 
-def _thinned(rows: Any, numbers: Numbers, threshold: float) -> Gone:
-    """Rows in their order: which go for one that was kept before, the nearest of those."""
-    kept: list[int] = []
-    gone: list[tuple[int, int, float]] = []
+def _cosines(rows: Any, others: Any, one: Numbers, other: Numbers) -> Float64Array:
+    """Cosines (m,) of pairs, at most 1."""
+    found = np.empty(len(one))
+    n_together = max(1, _PAIR_VALUES // rows.shape[1])
+    for start in range(0, len(one), n_together):
+        part = slice(start, start + n_together)
+        left, right = rows[one[part]].astype(np.float64), others[other[part]].astype(np.float64)
+        squares = _products_of(left, left) * _products_of(right, right)
+        found[part] = _products_of(left, right) / np.sqrt(squares)
+    return np.minimum(found, 1.0)
+
+
+def _products_of(left: Any, right: Any) -> Float64Array:
+    """The product of each row with its other (m,)."""
+    if isinstance(left, np.ndarray):
+        return np.vecdot(left, right)
+    return np.asarray(left.multiply(right).sum(axis=1)).ravel()
+
+
+class _Thinning:
+    """Rows of one cluster in their order: which go for one that was kept before, the nearest of those."""
+
+    def __init__(self, n_rows: int, threshold: float) -> None:
+        self._threshold = threshold
+        self._best = np.full(n_rows, -np.inf)
+        self._target = np.full(n_rows, -1)
+
+    def meet(self, rows: Any, first: int, kept: Any, places: Numbers) -> None:
+        """Some rows, from place `first` on, meet some that were kept before, at these places."""
+        if not len(places):
+            return
+        one, other, values = _near(rows, kept, self._threshold)
+        order = np.lexsort((other, -values, one))
+        one, other, values = one[order], other[order], values[order]
+        is_first = np.diff(one, prepend=-1) > 0
+        one, targets, values = one[is_first] + first, places[other[is_first]], values[is_first]
+        is_better = values > self._best[one]
+        self._best[one[is_better]], self._target[one[is_better]] = values[is_better], targets[is_better]
+
+    def decide(self, rows: Any, first: int) -> npt.NDArray[np.bool_]:
+        """Rows of a block, which met all that were kept before it, meet each other; which are kept."""
+        is_kept = self._target[first : first + rows.shape[0]] < 0
+        one, other, values = _near(rows, rows, self._threshold)
+        is_later = one > other
+        one, other, values = one[is_later], other[is_later], values[is_later]
+        late, starts, counts = np.unique(one, return_index=True, return_counts=True)
+        for row, start, stop in zip(late.tolist(), starts.tolist(), (starts + counts).tolist(), strict=True):
+            here = np.where(is_kept[other[start:stop]], values[start:stop], -np.inf)
+            nearest = int(here.argmax())
+            if here[nearest] > self._best[first + row]:
+                self._best[first + row], self._target[first + row] = here[nearest], first + other[start + nearest]
+                is_kept[row] = False
+        return is_kept
+
+    def gone(self, numbers: Numbers) -> Gone:
+        """What goes, by the numbers (n,) of the rows."""
+        places = np.flatnonzero(self._target >= 0)
+        return Gone(numbers[places], numbers[self._target[places]], self._best[places])
+
+
+def _thinned(gathered: _Gathered, numbers: Numbers, threshold: float) -> Gone:
+    """Rows of a cluster that is in memory."""
+    rows = gathered.rows(numbers)
+    thinning, kept = _Thinning(len(numbers), threshold), _none()
     for start in range(0, len(numbers), _BLOCK_ROWS):
-        stop = min(start + _BLOCK_ROWS, len(numbers))
-        block = rows[start:stop]
-        before = _products(block, rows[kept]) if kept else np.empty((stop - start, 0))
-        among = _products(block, block)
-        best = before.max(axis=1, initial=-np.inf)
-        # rows that are near one of their own block are decided one after the other
-        is_near: npt.NDArray[np.bool_] = np.asarray(np.tril(among >= threshold, -1).any(axis=1))
-        n_before = len(kept)
-        fresh: list[int] = []
-        for place in range(stop - start):
-            nearest, value = -1, float(best[place])
-            if value >= threshold:
-                nearest = kept[int(before[place].argmax())]
-            if is_near[place] and fresh:
-                own = among[place, fresh]
-                if own.max() >= threshold and own.max() > value:
-                    nearest, value = start + fresh[int(own.argmax())], float(own.max())
-            if nearest < 0:
-                fresh.append(place)
-                kept.append(start + place)
-            else:
-                gone.append((start + place, nearest, value))
-        assert len(kept) == n_before + len(fresh)
-    if not gone:
-        return Gone(_none(), _none(), np.empty(0))
-    places, targets, cosines = (np.array(some) for some in zip(*gone, strict=True))
-    return Gone(numbers[places], numbers[targets], np.minimum(cosines, 1.0))
+        block = rows[start : start + _BLOCK_ROWS]
+        for first in range(0, len(kept), _BLOCK_COLUMNS):
+            some = kept[first : first + _BLOCK_COLUMNS]
+            thinning.meet(block, start, rows[some], some)
+        kept = np.concatenate([kept, start + np.flatnonzero(thinning.decide(block, start))])
+    return thinning.gone(numbers)
 
 
-def _near(gathered: _Gathered, guests: Numbers, members: Numbers, threshold: float) -> Iterator[Pairs]:
-    """Pairs of a guest and a member that are near."""
-    rows = gathered.rows(members)
-    for start in range(0, len(guests), _BLOCK_ROWS):
-        some = guests[start : start + _BLOCK_ROWS]
-        cosines = _products(gathered.rows(some), rows)
-        one, other = np.nonzero(cosines >= threshold)
-        yield Pairs(some[one], members[other], np.minimum(cosines[one, other], 1.0))
+def _thinned_in_turn(passes: Passes, numbers: Numbers, threshold: float) -> Gone:
+    """Rows of a cluster that is too large for memory: some at a time meet all that were kept, some at a time."""
+    n_together = max(_BLOCK_ROWS, _rows_together(passes.points.n_features) // 2)
+    thinning, kept = _Thinning(len(numbers), threshold), _none()
+    for start in range(0, len(numbers), n_together):
+        own = numbers[start : start + n_together]
+        gathered = _Gathered(passes, np.sort(own))
+        for first in range(0, len(kept), n_together):
+            some = kept[first : first + n_together]
+            others = _Gathered(passes, np.sort(numbers[some])).rows(numbers[some])
+            for block in range(0, len(own), _BLOCK_ROWS):
+                thinning.meet(gathered.rows(own[block : block + _BLOCK_ROWS]), start + block, others, some)
+        fresh = _none()
+        for block in range(0, len(own), _BLOCK_ROWS):
+            rows = gathered.rows(own[block : block + _BLOCK_ROWS])
+            thinning.meet(rows, start + block, gathered.rows(numbers[fresh]), fresh)
+            places = start + block + np.flatnonzero(thinning.decide(rows, start + block))
+            fresh = np.concatenate([fresh, places])
+        kept = np.concatenate([kept, fresh])
+    return thinning.gone(numbers)
+
+
+def _met(gathered: _Gathered, guests: Numbers, members: Numbers, threshold: float) -> Pairs:
+    """Pairs of a guest and a member that are near, both in memory."""
+    one, other, values = _near(gathered.rows(guests), gathered.rows(members), threshold)
+    return Pairs(guests[one], members[other], values)
+
+
+def _met_in_turn(passes: Passes, guests: Numbers, members: Numbers, threshold: float) -> Iterator[Pairs]:
+    """The same, some at a time."""
+    n_together = max(_BLOCK_ROWS, _rows_together(passes.points.n_features) // 2)
+    for start in range(0, len(members), n_together):
+        own = members[start : start + n_together]
+        gathered = _Gathered(passes, own)
+        for first in range(0, len(guests), n_together):
+            some = guests[first : first + n_together]
+            others = _Gathered(passes, some)
+            for block in range(0, len(some), _BLOCK_ROWS):
+                part = some[block : block + _BLOCK_ROWS]
+                one, other, values = _near(others.rows(part), gathered.rows(own), threshold)
+                yield Pairs(part[one], own[other], values)
 
 
 def _labelled(numbers: Numbers, labels: npt.NDArray[np.int32]) -> Iterator[tuple[int, Numbers]]:
@@ -526,11 +643,10 @@ def _labelled(numbers: Numbers, labels: npt.NDArray[np.int32]) -> Iterator[tuple
         yield int(value), own
 
 
-def _joined(parts: Sequence[Gone]) -> Gone:
-    if not parts:
-        return Gone(_none(), _none(), np.empty(0))
-    numbers, kept, cosines = zip(*parts, strict=True)
-    return Gone(np.concatenate(numbers), np.concatenate(kept), np.concatenate(cosines))
+def _joined(parts: Sequence[Gone] | Sequence[Pairs]) -> tuple[Numbers, Numbers, Float64Array]:
+    first = np.concatenate([_none(), *(part[0] for part in parts)])
+    second = np.concatenate([_none(), *(part[1] for part in parts)])
+    return first, second, np.concatenate([np.empty(0), *(part[2] for part in parts)])
 
 
 def _none() -> Numbers:

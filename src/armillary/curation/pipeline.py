@@ -44,6 +44,7 @@ from armillary.models.means.hierarchical_spherical_kmeans import HierarchicalSph
 from armillary.models.means.spherical_kmeans import SphericalKMeans
 from armillary.persistence.archive import save
 from armillary.validation import check_choice, check_integer
+from armillary.workers import Workers, thread_count
 
 _WHO = "curate"
 # Rows of one stretch of the pass over all rows.
@@ -214,9 +215,9 @@ def curate(
         raise InputError(f"`ids` of {_WHO} must name each of the {points.n_rows} rows; got {len(ids)}. Leave them out.")
     clock = _Clock()
     with held_folder(folder) as place, place.whole(force=force) as new:
-        question = {"armillary": __version__, "plan": asdict(wanted), **told_apart(X)}
-        work = Work.beside(place.target, question)
         with open_passes(points, n_threads, _WHO) as passes:
+            question = {"armillary": __version__, "plan": asdict(wanted), **told_apart(X, passes)}
+            work = Work.beside(place.target, question)
             found = _found(X, passes, wanted, work, n_threads, tell or _silent, clock)
         found = replace(found, summary=_summary(found, points.n_rows, points.n_features, facts))
         _write(new, found, work, ids)
@@ -255,13 +256,15 @@ def _found(
     model = _fitted(X, plan, work, n_threads, tell)
     clock.note("levels")
     spans = _stretches(passes.points.n_rows)
-    borders, angles = _passed(passes, spans, model, plan, work, tell)
+    _passed(passes, spans, model, plan, work, tell)
     clock.note("pass")
-    duplicates = _duplicates(passes, borders, angles, model, plan, work, tell)
+    stretches = _Stretches(work, len(spans), plan)
+    angles = np.concatenate([one.angles[:, 0] for one in stretches.nearest()])
+    with Workers(thread_count(n_threads, _WHO)) as workers:
+        duplicates, labels = _duplicates(passes, stretches, angles, model, plan, work, workers, tell)
     clock.note("duplicates")
     recall = _recall(X, duplicates, plan, work, n_threads)
     clock.note("recall")
-    labels = np.concatenate([part.labels for part in borders]).astype(np.int64)
     is_kept = duplicates.is_kept
     n_sample = max(1, int(is_kept.sum()) // 10) if plan.n_sample is None else plan.n_sample
     sample = balanced_sample(model, n_sample, labels=labels, among=is_kept, random_state=plan.random_state)
@@ -312,38 +315,60 @@ def _passed(
     plan: CurationPlan,
     work: Work,
     tell: Told,
-) -> tuple[list[Borders], npt.NDArray[np.float32]]:
-    """The one pass over all rows: nearest clusters of each, of which borders are kept in memory."""
+) -> None:
+    """The one pass over all rows: the nearest clusters of each."""
     most = max(plan.n_nearest, plan.n_searched + 1)
-    borders, angles = [], []
     for number, (first, last) in enumerate(spans):
 
         def make(first: int = first, last: int = last) -> dict[str, Any]:
             return nearest_of(passes.over(Between(first, last)), model.cluster_centers_, most)._asdict()
 
-        found = Nearest(**work.known(f"nearest-{number}", make))
-        borders.append(nearest_borders(found, plan.threshold, plan.n_searched))
-        angles.append(found.angles[:, 0])
+        work.known(_stretch(number), make)
         tell("pass", number + 1, len(spans))
-    return borders, np.concatenate(angles)
+
+
+def _stretch(number: int) -> str:
+    return f"nearest-{number}"
+
+
+@dataclass(frozen=True)
+class _Stretches:
+    """What the pass found, a stretch at a time from its files: of many rows it would not fit into memory."""
+
+    work: Work
+    n_stretches: int
+    plan: CurationPlan
+
+    def nearest(self) -> Iterator[Nearest]:
+        """Nearest clusters."""
+        for number in range(self.n_stretches):
+            found = self.work.look(_stretch(number))
+            assert found is not None, "the pass is over"
+            yield Nearest(**found)
+
+    def __iter__(self) -> Iterator[Borders]:
+        return (nearest_borders(one, self.plan.threshold, self.plan.n_searched) for one in self.nearest())
 
 
 def _duplicates(
     passes: Passes,
-    borders: Sequence[Borders],
+    stretches: _Stretches,
     angles: npt.NDArray[np.float32],
     model: HierarchicalSphericalKMeans,
     plan: CurationPlan,
     work: Work,
+    workers: Workers,
     tell: Told,
-) -> Duplicates:
+) -> tuple[Duplicates, npt.NDArray[np.int64]]:
+    """Near-duplicates, and the cluster of each row."""
     ranks = priority_order(None if plan.keep == "first" else -angles, len(angles), _WHO)
-    search = Search.joined(borders, plan.threshold, ranks, len(model.cluster_centers_))
-    width = passes.points.n_features
-    gone = _in_pieces("within", Gone, search.groups(width), lambda group: search.within(passes, group), work, tell)
+    search = Search.joined(stretches, plan.threshold, ranks, len(model.cluster_centers_))
+    groups = search.groups(passes.points.n_features)
+    gone = _in_pieces("within", Gone, groups, lambda group: search.within(passes, group, workers), work, tell)
     settled = search.settled(gone)
-    pairs = _in_pieces("across", Pairs, settled.groups(width), lambda group: settled.across(passes, group), work, tell)
-    return settled.result(pairs)
+    groups = settled.groups(passes.points.n_features)
+    pairs = _in_pieces("across", Pairs, groups, lambda group: settled.across(passes, group, workers), work, tell)
+    return settled.result(pairs), search.labels.astype(np.int64)
 
 
 def _in_pieces(
@@ -384,7 +409,7 @@ def _columns(found: Curation, work: Work, ids: Sequence[str] | None) -> Iterator
     is_sampled = np.zeros(len(found.labels), dtype=np.bool_)
     is_sampled[found.sample] = True
     for number, (first, last) in enumerate(_stretches(len(found.labels))):
-        part, nearest = slice(first, last), work.get(f"nearest-{number}")
+        part, nearest = slice(first, last), work.look(_stretch(number))
         assert nearest is not None
         columns: dict[str, Any] = {"row": np.arange(first, last)}
         if ids is not None:

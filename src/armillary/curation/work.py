@@ -19,6 +19,8 @@ import scipy.sparse as sp
 
 from armillary.durable.locks import beside
 from armillary.durable.whole import whole_file
+from armillary.engines.contract import Passes
+from armillary.points import as_float64
 from armillary.sources.stored import StoredRows
 
 _QUESTION = "question.json"
@@ -48,13 +50,18 @@ class Work:
 
     def get(self, name: str) -> dict[str, Any] | None:
         """What is known under a name."""
+        found = self.look(name)
+        self.n_known += found is not None
+        return found
+
+    def look(self, name: str) -> dict[str, Any] | None:
+        """The same, not counted: for what is looked at again and again."""
         try:
             with np.load(self._folder / f"{name}.npz", allow_pickle=False) as held:
-                found = {key: held[key] if held[key].ndim else held[key].item() for key in held.files}
+                found = {key: held[key] for key in held.files}
         except FileNotFoundError:
             return None
-        self.n_known += 1
-        return found
+        return {key: value if value.ndim else value.item() for key, value in found.items()}
 
     def put(self, name: str, **values: Any) -> None:
         """Remember some arrays and numbers."""
@@ -82,21 +89,19 @@ def _is_text(path: Path, text: str) -> bool:
         return False
 
 
-def told_apart(X: Any) -> dict[str, Any]:
-    """What tells rows from others: files by name, size and time; rows in memory by their shape and some of them."""
+def told_apart(X: Any, passes: Passes) -> dict[str, Any]:
+    """What tells rows from others: files by name, size and time; other rows by their shape and some of them."""
+    points = passes.points
+    shape = [points.n_rows, points.n_features]
     if isinstance(X, StoredRows):
         paths = [str(shard.path) for shard in X.shards]
-        facts = [(path, *_facts(path)) for path in paths]
-        return {"shape": list(X.shape), "files": facts}
-    given: Any = X
-    matrix = given.tocsr() if sp.issparse(X) else np.asarray(given)
-    numbers = np.unique(np.linspace(0, matrix.shape[0] - 1, _LOOKED_AT).astype(np.int64))
-    some: Any = matrix[numbers]
-    is_sparse = sp.issparse(some)
+        return {"shape": shape, "files": [(path, *_facts(path)) for path in paths]}
+    numbers = np.unique(np.linspace(0, points.n_rows - 1, _LOOKED_AT).astype(np.int64))
+    some: Any = as_float64(passes.rows(numbers).block)
     digest = hashlib.sha256()
-    for part in (some.data, some.indices, some.indptr) if is_sparse else (np.ascontiguousarray(some),):
+    for part in (some.data, some.indices, some.indptr) if sp.issparse(some) else (some,):
         digest.update(np.ascontiguousarray(part).tobytes())
-    return {"shape": list(matrix.shape), "dtype": str(matrix.dtype), "rows": digest.hexdigest()}
+    return {"shape": shape, "dtype": str(points.dtype), "rows": digest.hexdigest()}
 
 
 def _facts(path: str) -> tuple[int, int]:

@@ -114,9 +114,13 @@ class Here(NamedTuple):
 
 
 class RowFunction(Protocol):
-    """A function of the scores of a row. A frozen record that can be pickled, so that a worker can have it."""
+    """A function of the scores of a row. A frozen record that can be pickled, so that a worker can have it.
 
-    def of(self, scores: Float64Array, here: Here) -> npt.NDArray[Any]:
+    One that has `is_exact = False` takes scores in the type of the rows too, which cost half as much; it must answer
+    by the row alone all the same.
+    """
+
+    def of(self, scores: Any, here: Here) -> npt.NDArray[Any]:
         """From float64 scores (m, K) to one number or more for each row: (m,) or (m, J)."""
 
 

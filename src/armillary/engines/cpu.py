@@ -431,7 +431,8 @@ class Passes:
         def task(scores: Any, part: slice) -> npt.NDArray[Any]:
             return what.of(scores, self._here(part, labels, columns))
 
-        parts = self.map_scores(rule, task, np.dtype(np.float64), _BLOCK_ROWS)
+        dtype = np.dtype(np.float64) if getattr(what, "is_exact", True) else self.points.dtype
+        parts = self.map_scores(rule, task, dtype, _BLOCK_ROWS)
         return np.concatenate(parts) if len(parts) != 1 else parts[0]
 
     def mean(self, values: npt.NDArray[Any]) -> float:

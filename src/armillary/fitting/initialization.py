@@ -86,7 +86,9 @@ def plus_plus(
         if candidates.size == 0:  # every row sits on a chosen direction
             chosen.extend(passes.column(2.0).pick(generator.random(n_clusters - len(chosen))).tolist())
             break
-        best = int(candidates[int(np.argmin(passes.left(nearest, _cosines_with(passes, candidates))))])
+        best = int(candidates[0])
+        if len(candidates) > 1:
+            best = int(candidates[int(np.argmin(passes.left(nearest, _cosines_with(passes, candidates))))])
         passes.lower(nearest, _cosines_with(passes, [best]))
         chosen.append(best)
     return passes.unit_rows(chosen)
