@@ -3,7 +3,7 @@
 JSON         fields of `Camera`, Open3D's `intrinsic_matrix`, or a camera_info of ROS
 YAML         a camera_info of ROS: `K` or `camera_matrix`, `width` and `height` (also `image_width`, `image_height`), of
              several the first; or the settings of ORB-SLAM for TUM's sequences, `Camera.fx` and so on
-text         ScanNet: lines "fx_depth = 577.87", or a matrix of 3 x 3 or 4 x 4; TUM: a line "fx fy cx cy"; comments after #
+text         ScanNet: lines "fx_depth = 577.87", or a matrix of 3 x 3 or 4 x 4; TUM: a line "fx fy cx cy"; # comments
 poses        camera to world: a list "timestamp tx ty tz qx qy qz qw" (TUM), one 4 x 4 matrix in each file of a folder
              (ScanNet, 7-Scenes), or a .npy of shape (T, 4, 4)
 """

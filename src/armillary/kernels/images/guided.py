@@ -114,7 +114,7 @@ def propose_planes(w, x, radius, edge, noise, least, start, stop, proposed):
     """Fit a plane in the square around each block; fill rows `start` to `stop` of `proposed` (H / 2, 5, W / 2).
 
     u and v have their origin in the middle of the image; `x` is u of the left pixels of blocks, `least` the least
-    determinant of a plane. `noise` is what a plane leaves anyway: residuals are counted beyond it.
+    determinant of a plane. `noise` is what a plane leaves anyway: residuals count from its square on.
     """
     height, n_rows, n_columns = len(w), len(proposed), len(x)
     first, last = max(0, start - radius), min(n_rows, stop + radius)
@@ -188,7 +188,7 @@ def _fit(sums, scratch, least, eps, expected, proposed):
 
 @kernel
 def _trust(residual, inverse, eps, expected, weight, give):
-    """1 / (2 q + 1/2)^8 + 1/1000 for a residual expected + q eps, and that times 1 / (1 + q^4), or 0 without a plane."""
+    """1 / (2 q + 1/2)^8 + 1/1000 for a residual expected + q eps, and that times 1 / (1 + q^4), 0 without a plane."""
     scale = 1.0 / eps
     for u in range(len(weight)):
         near = 1.0 / (2.0 * max(residual[u] - expected, 0.0) * scale + 0.5)
