@@ -27,8 +27,8 @@ GUIDED_RADIUS, GUIDED_EDGE = 4, 0.003
 _METHODS = ("bilateral", "total_variation")
 # of the noise that is measured in an image: side of the blocks, error of a normal that is aimed at (radians), most
 _BLOCK, _WANTED, _MOST_RADIUS = 6, 0.06, 16
-# A square cut in halves by a step of four times the noise leaves twice what noise leaves. With an edge of 2 and residuals
-# counted from 0 planes bridged such steps by slanted bands, and a wall behind a board had two ids.
+# A square cut in halves by a step of four times the noise leaves twice what noise leaves. With an edge of 2 and
+# residuals counted from 0 planes bridged such steps by slanted bands, and a wall behind a board had two ids.
 _EDGE_IN_NOISE = 1.5
 _DOUBTFUL = math.radians(25.0)
 
