@@ -1,6 +1,10 @@
 """From a depth image to a label image: milliseconds of each stage, frames per second, and how good the normals are.
 
-    python -m benchmarks.vision [--frames 40] [--stride 1] [--threads 2]
+    python -m benchmarks.vision [--frames 40] [--stride 1] [--threads 2] [--only stages|stream]
+
+First `DirectionSegmenter` as it is, depth in and labels out: its time for a frame in Lloyd passes of scikit-learn over
+300,000 x 3 rows (W1, K = 7; from fits of 1 and of 11 steps in turn with the frames), and the time and memory of 1,000
+frames. Then the stages of a pipeline of parts.
 
 A walk through the made room, 640 x 480: depth is smoothed (guided filter), normals are taken, their rows are gathered,
 `DDPvMFMeans` takes its step, and labels go back to the image. The first two frames, which compile and find the
@@ -15,7 +19,9 @@ truth over frames with and without noise, for each way to smooth.
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -26,10 +32,12 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
 
 from armillary import DDPvMFMeans, SphericalKMeans
-from armillary.vision import RoomWalk, estimate_normals, make_room_walk, smooth_depth
+from armillary.vision import DirectionSegmenter, RoomWalk, estimate_normals, make_room_walk, smooth_depth
 from armillary.vision.smoothing import inverse_depth
 from armillary.workers import Workers
 from benchmarks import measure, workloads
@@ -110,6 +118,65 @@ def pipeline(walk: RoomWalk, stride: int, n_threads: int) -> dict[str, Any]:
         "fastest_lloyd_passes": min(totals) / found["Lloyd pass"]["fastest_seconds"],
         "plain_passes": whole / found["plain pass"]["median_seconds"],
     }
+
+
+def stream(n_frames: int, n_peer_frames: int, n_threads: int) -> dict[str, Any]:
+    """`DirectionSegmenter` over a walk to and fro, Lloyd passes of scikit-learn beside the first frames."""
+    walk = make_room_walk(60, random_state=0, n_threads=n_threads)
+    depths = [walk.depths[number] for number in track(range(len(walk)), description="room")]
+    there_and_back = [*range(len(depths)), *range(len(depths) - 2, 0, -1)]
+    segmenter, w1 = DirectionSegmenter(camera=walk.camera, n_threads=n_threads), workloads.load("W1")
+    seconds: list[float] = []
+    peers: dict[int, list[float]] = {1: [], 11: []}
+    memory: dict[int, float] = {}
+    by_stage: dict[str, list[float]] = {}
+    for number in track(range(n_frames), description="stream"):
+        depth = depths[there_and_back[number % len(there_and_back)]]
+        begin = time.perf_counter()
+        found = segmenter.step(depth)
+        seconds.append(time.perf_counter() - begin)
+        for stage, value in found.milliseconds.items():
+            by_stage.setdefault(stage, []).append(value / 1e3)
+        if N_WARM_UP <= number < N_WARM_UP + n_peer_frames:
+            for n_steps, times in peers.items():
+                times.append(measure.seconds(lambda: _sklearn_lloyd(w1, n_steps, n_threads)))  # noqa: B023
+        if number in (99, n_frames - 1):
+            memory[number + 1] = measure.resident_bytes() / 2**20
+    lloyd = _one_pass(peers[1], peers[11])
+    beside = seconds[N_WARM_UP : N_WARM_UP + n_peer_frames]
+    return {
+        "n_frames": n_frames,
+        "median_seconds": median(beside),
+        "fastest_seconds": min(beside),
+        "scikit_learn_lloyd_pass": lloyd,
+        "lloyd_passes": median(beside) / lloyd["median_seconds"],
+        "fastest_lloyd_passes": min(beside) / lloyd["fastest_seconds"],
+        "median_seconds_by_stage": {stage: median(times[N_WARM_UP:]) for stage, times in by_stage.items()},
+        "median_seconds_of_frames": {
+            "101 to 200": median(seconds[100:200]),
+            f"{n_frames - 99} to {n_frames}": median(seconds[-100:]),
+        },
+        "resident_megabytes_after_frames": {str(number): value for number, value in memory.items()},
+        "ids_in_all": int(segmenter.model.next_id_),
+    }
+
+
+def _sklearn_lloyd(workload: workloads.Workload, n_steps: int, n_threads: int) -> None:
+    with threadpool_limits(n_threads):
+        KMeans(workload.n_clusters, init=workload.starts, n_init=1, max_iter=n_steps, tol=0.0, algorithm="lloyd").fit(
+            workload.rows
+        )
+
+
+def show_stream(result: dict[str, Any], console: Console) -> None:
+    """A few lines."""
+    console.print(
+        f"DirectionSegmenter, 640 x 480: {1e3 * result['median_seconds']:.2f} ms a frame (fastest "
+        f"{1e3 * result['fastest_seconds']:.2f}), {result['lloyd_passes']:.1f} passes of scikit-learn (fastest "
+        f"{result['fastest_lloyd_passes']:.1f})"
+    )
+    for name in ("median_seconds_by_stage", "median_seconds_of_frames", "resident_megabytes_after_frames"):
+        console.print(name, result[name])
 
 
 def _lloyd(workload: workloads.Workload, n_steps: int, n_threads: int) -> None:
@@ -223,20 +290,27 @@ def main() -> None:
     parser.add_argument("--quality-frames", type=int, default=7)
     parser.add_argument("--stride", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--stream-frames", type=int, default=1000)
+    parser.add_argument("--only", choices=("all", "stages", "stream"), default="all")
     parser.add_argument("--output", type=Path, default=RESULTS / "vision.json")
     arguments = parser.parse_args()
     console = Console()
     load = measure.load(console)
     warnings.simplefilter("ignore", ConvergenceWarning)  # fits of so many steps are asked for
-    normals = quality(arguments.quality_frames, arguments.threads)
-    show_quality(normals, console)
-    by_stride = {}
-    for stride in arguments.stride:
-        walk = make_room_walk(arguments.frames, random_state=0, n_threads=arguments.threads)
-        by_stride[f"stride {stride}"] = pipeline(walk, stride, arguments.threads)
-        show(by_stride[f"stride {stride}"], console)
-    record = {"load_before": load, "threads": arguments.threads, "normals": normals, "pipeline": by_stride}
-    measure.store(arguments.output, record, console)
+    stored = json.loads(arguments.output.read_text()) if arguments.output.exists() else {}
+    record = {name: stored[name] for name in ("normals", "pipeline", "stream") if name in stored}
+    if arguments.only != "stages":
+        record["stream"] = stream(arguments.stream_frames, arguments.frames, arguments.threads) | {"load_before": load}
+        show_stream(record["stream"], console)
+    if arguments.only != "stream":
+        record["normals"] = quality(arguments.quality_frames, arguments.threads)
+        show_quality(record["normals"], console)
+        record["pipeline"] = {}
+        for stride in arguments.stride:
+            walk = make_room_walk(arguments.frames, random_state=0, n_threads=arguments.threads)
+            record["pipeline"][f"stride {stride}"] = pipeline(walk, stride, arguments.threads)
+            show(record["pipeline"][f"stride {stride}"], console)
+    measure.store(arguments.output, {"load_before": load, "threads": arguments.threads} | record, console)
 
 
 if __name__ == "__main__":

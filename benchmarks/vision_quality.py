@@ -4,8 +4,9 @@
 
 Sequences: the recordings of the shared data (poses of "tum" were measured; "corridor" and "redwood" are registered by
 point-to-plane ICP of neighbouring frames), and the made room seen by a Kinect (disparity in steps of 1/8 pixel) and by
-a RealSense (noise of 0.08 pixel that hangs together over a few), the room as it is, and 0.6 and 1.5 times as large.
-Settings were chosen on the sequences in `CHOSEN_ON`; the others are held out.
+a RealSense (noise of 0.08 pixel that hangs together over a few), the room as it is, and 0.6 and 1.5 times as large;
+rooms, motions and sensors drawn by a seed (`vision_rooms.py`). Settings were chosen on the sequences in `CHOSEN_ON`;
+the others are held out.
 
 flicker           share of registered pixels whose id differs in the next frame, of those labelled in both
 flicker with -1   the same of those labelled in either, so that coming and going counts
@@ -54,6 +55,7 @@ from armillary.vision import (
 from armillary.vision.tracking import estimated_turn
 from benchmarks import measure
 from benchmarks.streams import RESULTS
+from benchmarks.vision_rooms import WALLS, DrawnRoom, drawn_room
 
 DATA = os.environ.get("ARMILLARY_SHARED_DATA")
 CHOSEN_ON = ("tum, first half", "room, Kinect x 1", "room, RealSense x 1")
@@ -63,7 +65,6 @@ NEAR_PLANE = math.radians(25.0)
 SCALES = (0.6, 1.0, 1.5)
 # standard deviation and step of the inverse depth, in 1/m, and pixels over which the noise hangs together
 SENSORS = {"Kinect": (0.0010, 1.0 / (8.0 * 0.075 * 580.0), 0.0), "RealSense": (0.08 / (0.05 * 640.0), 1e-3, 1.5)}
-WALLS = ("wall left", "wall right", "ceiling", "floor", "wall behind", "wall ahead")
 
 
 @dataclass
@@ -115,6 +116,11 @@ def room(sensor: str, scale: float, n_frames: int) -> Sequence:
     return Sequence(f"room, {sensor} x {scale:g}", walk.camera, poses, view, has_truth=True)
 
 
+def drawn_sequence(drawn: DrawnRoom) -> Sequence:
+    """A walk through a room that a seed has drawn."""
+    return Sequence(drawn.name, drawn.camera, drawn.poses, lambda number: View(*drawn.frame(number)), has_truth=True)
+
+
 def recorded(name: str, folder: Path, poses: np.ndarray | None, frames: Any, camera: Camera) -> Sequence:
     """Frames of a folder; without poses they are registered."""
     if poses is None:
@@ -122,7 +128,7 @@ def recorded(name: str, folder: Path, poses: np.ndarray | None, frames: Any, cam
     return Sequence(name, camera, poses, lambda number: View(frames[number]))
 
 
-def sequences(n_frames: int, only: str) -> Iterator[Sequence]:
+def sequences(n_frames: int, n_drawn: int, only: str) -> Iterator[Sequence]:
     """Those that are there, one after the other."""
     if DATA:
         data = Path(DATA)
@@ -144,6 +150,9 @@ def sequences(n_frames: int, only: str) -> Iterator[Sequence]:
         for scale in SCALES:
             if only in (found := room(sensor, scale, n_frames)).name:
                 yield found
+    for seed in range(n_drawn):
+        if only in (drawn := drawn_room(seed, n_frames)).name:
+            yield drawn_sequence(drawn)
 
 
 def _tum_poses(lines: np.ndarray) -> np.ndarray:
@@ -428,6 +437,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--state", default="after", help="under which name the numbers are stored")
     parser.add_argument("--frames", type=int, default=36, help="of the room")
+    parser.add_argument("--drawn", type=int, default=12, help="rooms drawn by a seed")
     parser.add_argument("--only", default="", help="sequences whose name holds this")
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
     parser.add_argument("--output", type=Path, default=RESULTS / "vision_quality.json")
@@ -437,7 +447,7 @@ def main() -> None:
     states = stored.get("states", {})
     result = states.setdefault(arguments.state, {})
     command = "python -m benchmarks.vision_quality --state before|after"
-    for sequence in sequences(arguments.frames, arguments.only):
+    for sequence in sequences(arguments.frames, arguments.drawn, arguments.only):
         result[sequence.name] = result.get(sequence.name, {}) | measured(sequence, tuple(arguments.methods))
         show(sequence.name, result[sequence.name], console)
         measure.store(arguments.output, {"command": command, "chosen_on": CHOSEN_ON, "states": states}, console)

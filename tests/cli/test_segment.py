@@ -109,6 +109,23 @@ def test_intrinsics_may_be_numbers_and_the_result_json(segment, frames, tmp_path
     assert [line["name"] for line in summary(tmp_path / "out")["frames"]] == ["1", "0"]
 
 
+def test_a_camera_by_name_has_the_size_of_the_frames_and_a_file_of_several_takes_a_name(
+    segment, frames, tmp_path, walk
+):
+    done = segment(frames, "--camera", "kinect", "-o", "out")
+    assert done.code == 0, done.err
+    assert summary(tmp_path / "out")["camera"]["width"] == 64
+    assert summary(tmp_path / "out")["camera"]["fx"] == pytest.approx(52.5)
+    own = walk.camera.to_dict()
+    (tmp_path / "several.json").write_text(json.dumps({"left": own, "right": own | {"fx": 99.0}}))
+    done = segment(frames, "--camera", "several.json:right", "-o", "named")
+    assert done.code == 0, done.err
+    assert summary(tmp_path / "named")["camera"]["fx"] == 99.0
+    refused = segment(frames, "--camera", "several.json", "-o", "none")
+    assert refused.code == 2
+    assert refused.sentence.endswith("it holds left, right. On the command line give --camera FILE:NAME.")
+
+
 def test_normals_need_no_camera(segment, tmp_path):
     normals = np.zeros((3, 8, 10, 3), dtype=np.float32)
     normals[:, :4, :, 2] = normals[:, 4:, :, 1] = -1.0
@@ -219,10 +236,10 @@ MISSING = (
             ),
         ),
         (
-            ("-o", "out", "--camera", "tum"),
+            ("-o", "out", "--camera", "kinect_v2"),
             None,
             (
-                "`depth` of segment must have the size of its camera, 640 x 480; got 64 x 48. For images of another "
+                "`depth` of segment must have the size of its camera, 512 x 424; got 64 x 48. For images of another "
                 "size take camera.scaled(factor)."
             ),
         ),

@@ -78,9 +78,10 @@ def test_normals(size, radius, dtype, tolerance):
 @each("size", SIZES)
 def test_guided_filter(size, radius, dtype, tolerance):
     w = surface(np.random.default_rng(radius), *size, dtype)
+    noise = 0.002 * (radius % 2)
     with Workers(1) as workers:
-        found = guided(w, radius, 0.003, workers)
-    expected = reference_depth.guided_planes(w, radius, 0.003)
+        found = guided(w, radius, 0.003, noise, workers)
+    expected = reference_depth.guided_planes(w, radius, 0.003, noise)
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
     np.testing.assert_array_equal(found > 0.0, w > 0.0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,15 +30,37 @@ K = [600.0, 0.0, 320.5, 0.0, 601.0, 240.25, 0.0, 0.0, 1.0]
             "scene.txt",
             "depthHeight = 480\ndepthWidth = 640\nfx_depth = 600\nfy_depth=601\nmx_depth = 320.5\nmy_depth = 240.25\n",
         ),
+        (
+            "echo.yaml",
+            f"header:\n  frame_id: a\nheight: 480\nwidth: 640\nK: {K}\n---\nheight: 240\nwidth: 320\nK: {K}\n---\n",
+        ),
+        (
+            "TUM1.yaml",
+            (
+                "%YAML:1.0\n\n# depth\nCamera.fx: 600.0\nCamera.fy: 601.0\nCamera.cx: 320.5\nCamera.cy: 240.25\n"
+                "Camera.width: 640\nCamera.height: 480\nDepthMapFactor: 5000.0\n"
+            ),
+        ),
+        (
+            "opencv.yml",
+            (
+                "%YAML:1.0\n---\nimage_width: 640\nimage_height: 480\ncamera_matrix: !!opencv-matrix\n   rows: 3\n"
+                f"   cols: 3\n   dt: d\n   data: {K}\n"
+            ),
+        ),
         ("open3d.json", json.dumps({"width": 640, "height": 480, "intrinsic_matrix": COLUMNS})),
     ],
 )
 def test_files_that_tell_their_size(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    assert Camera.from_file(tmp_path / name) == EXPECTED
+    found = Camera.from_file(tmp_path / name)
+    assert replace(found, depth_scale=1000.0) == EXPECTED
+    assert found.depth_scale == (5000.0 if "DepthMapFactor" in text else 1000.0)
 
 
-@pytest.mark.parametrize("text", ["600 601 320.5 240.25", "600 0 320.5 0\n0 601 240.25 0\n0 0 1 0\n0 0 0 1\n"])
+@pytest.mark.parametrize(
+    "text", ["# fx fy cx cy\n600 601 320.5 240.25", "600 0 320.5 0\n0 601 240.25 0\n0 0 1 0\n0 0 0 1\n"]
+)
 def test_text_without_a_size_needs_one(tmp_path, text):
     (tmp_path / "intrinsic.txt").write_text(text)
     assert Camera.from_file(tmp_path / "intrinsic.txt", size=(640, 480)) == EXPECTED
@@ -49,6 +72,11 @@ def test_distortion_is_told_and_not_undone(tmp_path):
     (tmp_path / "info.json").write_text(json.dumps({"width": 640, "height": 480, "K": K, "D": [0.1, 0, 0, 0, 0]}))
     with pytest.warns(UserWarning, match="tells of distortion, which is not undone here"):
         assert Camera.from_file(tmp_path / "info.json") == EXPECTED
+    (tmp_path / "orb.yaml").write_text(
+        "Camera.fx: 600\nCamera.fy: 601\nCamera.cx: 320.5\nCamera.cy: 240.25\nCamera.k1: 0.2\n"
+    )
+    with pytest.warns(UserWarning, match="tells of distortion, which is not undone here"):
+        assert Camera.from_file(tmp_path / "orb.yaml", size=(640, 480)) == EXPECTED
 
 
 @pytest.mark.parametrize(

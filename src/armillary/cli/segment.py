@@ -34,7 +34,8 @@ def segment(
         typer.Option(
             metavar="NAME|FILE",
             help="tum, tum:freiburg1 (or 2, 3), kinect, kinect_v2, azure, realsense_d415, realsense_d435, "
-            "realsense_d455, iphone, tof; or a file: JSON (also Open3D), ROS camera_info, ScanNet, TUM.",
+            "realsense_d455, iphone, tof; or a file: JSON (also Open3D), ROS camera_info, ScanNet, TUM; FILE:NAME of "
+            "several.",
             rich_help_panel=_CAMERA,
         ),
     ] = None,
@@ -284,11 +285,20 @@ def _named_camera(named: str, size: tuple[int, int]) -> Camera:
 
     name, _, sequence = named.partition(":")
     if named in PRESETS:
-        return Camera.preset(named)
+        return _sized(Camera.preset(named), size)
     if name == "tum":
-        return Camera.tum(sequence or "default")
+        return _sized(Camera.tum(sequence or "default"), size)
     if Path(named).exists():
         return Camera.from_file(named, size=size)
+    path, _, name = named.rpartition(":")
+    if path and Path(path).exists():
+        return Camera.from_file(path, name, size=size)
     raise ParameterError(
         f"--camera must be tum, a file, or one of {', '.join(PRESETS)}; got '{named}', and there is no such file."
     )
+
+
+def _sized(camera: Camera, size: tuple[int, int]) -> Camera:
+    """A nominal camera for smaller or larger images of the same shape; others are refused where depth is checked."""
+    scaled = camera.scaled(size[0] / camera.width)
+    return scaled if (scaled.width, scaled.height) == size else camera

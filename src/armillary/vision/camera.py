@@ -210,7 +210,8 @@ class Camera:
         different = {_from_object(value, path) for value in cameras.values()}
         if len(different) > 1:
             raise ParameterError(
-                f"`name` of Camera.from_file must say which camera of {path} is meant; it holds {', '.join(cameras)}."
+                f"`name` of Camera.from_file must say which camera of {path} is meant; it holds {', '.join(cameras)}. "
+                "On the command line give --camera FILE:NAME."
             )
         return different.pop()
 

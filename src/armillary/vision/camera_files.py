@@ -1,8 +1,9 @@
 """Cameras and poses from the files that recordings come with. The home of PyYAML.
 
 JSON         fields of `Camera`, Open3D's `intrinsic_matrix`, or a camera_info of ROS
-YAML         a camera_info of ROS: `K` or `camera_matrix`, `width` and `height` (also `image_width`, `image_height`)
-text         ScanNet: lines "fx_depth = 577.87", or a matrix of 3 x 3 or 4 x 4; TUM: a line "fx fy cx cy"
+YAML         a camera_info of ROS: `K` or `camera_matrix`, `width` and `height` (also `image_width`, `image_height`), of
+             several the first; or the settings of ORB-SLAM for TUM's sequences, `Camera.fx` and so on
+text         ScanNet: lines "fx_depth = 577.87", or a matrix of 3 x 3 or 4 x 4; TUM: a line "fx fy cx cy"; # comments
 poses        camera to world: a list "timestamp tx ty tz qx qy qz qw" (TUM), one 4 x 4 matrix in each file of a folder
              (ScanNet, 7-Scenes), or a .npy of shape (T, 4, 4)
 """
@@ -27,6 +28,11 @@ from armillary.vision.frames import natural_order
 
 FIELDS = ("fx", "fy", "cx", "cy", "width", "height")
 _ROS_SIZE = {"image_width": "width", "image_height": "height"}
+_ORB_SLAM = {f"Camera.{name}": name for name in FIELDS} | {
+    "Camera1.fx": "fx", "Camera1.fy": "fy", "Camera1.cx": "cx", "Camera1.cy": "cy",
+    "DepthMapFactor": "depth_scale", "RGBD.DepthMapFactor": "depth_scale",
+}  # fmt: skip
+_ORB_BENDS = ("Camera.k1", "Camera.k2", "Camera.p1", "Camera.p2", "Camera.k3")
 
 
 def read_fields(path: Path, size: tuple[int, int] | None, who: str) -> dict[str, Any]:
@@ -70,16 +76,28 @@ def _yaml(text: str, path: Path, who: str) -> Any:
         import yaml
     except ImportError as error:
         raise MissingExtraError.of(who, "PyYAML", "vision") from error
+    # OpenCV writes a directive and a tag that YAML does not know
+    plain = re.sub(r"^%YAML.*$|!!opencv-matrix", "", text, flags=re.MULTILINE)
     try:
-        return yaml.safe_load(text)
+        # what `rostopic echo` prints is one document after the other
+        return next((found for found in yaml.safe_load_all(plain) if found is not None), None)
     except yaml.YAMLError as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{who} needs YAML; {path} is not: {reason}. Save the camera_info again.") from None
 
 
 def _from_ros(found: dict[str, Any], path: Path, who: str) -> dict[str, Any]:
-    """A camera_info of ROS in our names; other files as they are."""
-    values = {_ROS_SIZE.get(name, name): value for name, value in found.items()}
+    """A camera_info of ROS, or settings of ORB-SLAM, in our names; other files as they are."""
+    names = _ROS_SIZE | _ORB_SLAM
+    values = {names.get(name, name): value for name, value in found.items()}
+    bent = values.get("D", values.get("d", values.get("distortion_coefficients")))
+    bends = bent.get("data", []) if isinstance(bent, dict) else bent or [values.get(name, 0.0) for name in _ORB_BENDS]
+    if np.any(np.abs(np.array(bends, dtype=np.float64)) > 1e-9):
+        warnings.warn(
+            f"{who}: {path} tells of distortion, which is not undone here. Give frames that are rectified.",
+            UserWarning,
+            stacklevel=4,
+        )
     matrix = values.get("K", values.get("k", values.get("camera_matrix")))
     if matrix is None:
         return values
@@ -91,14 +109,6 @@ def _from_ros(found: dict[str, Any], path: Path, who: str) -> dict[str, Any]:
             f"`K` in {path} must be nine numbers, row by row; got {numbers!r}. Give a camera_info of ROS, or fx, fy, "
             "cx and cy."
         ) from None
-    bent = values.get("D", values.get("d", values.get("distortion_coefficients")))
-    bends = bent.get("data", []) if isinstance(bent, dict) else bent or []
-    if np.any(np.abs(np.array(bends, dtype=np.float64)) > 1e-9):
-        warnings.warn(
-            f"{who}: {path} tells of distortion, which is not undone here. Give frames that are rectified.",
-            UserWarning,
-            stacklevel=4,
-        )
     return values | {"fx": k[0, 0], "fy": k[1, 1], "cx": k[0, 2], "cy": k[1, 2]}
 
 
@@ -109,7 +119,7 @@ def _plain(text: str, path: Path, who: str) -> dict[str, Any]:
                  (("fx", "fx"), ("fy", "fy"), ("cx", "mx"), ("cy", "my"))}  # fmt: skip
         return found | {"width": int(named["depthWidth"]), "height": int(named["depthHeight"])}
     try:
-        numbers = np.array(text.split(), dtype=np.float64)
+        numbers = np.array(re.sub(r"#.*", "", text).split(), dtype=np.float64)
     except ValueError:
         numbers = np.empty(0)
     if len(numbers) in (9, 16):

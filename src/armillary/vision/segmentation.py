@@ -199,9 +199,10 @@ class NormalEstimation:
             w = inverse_depth(image, self.camera, self.who, workers)
             noise = Noise.of(w)
             focal = 0.5 * (self.camera.fx + self.camera.fy)
-            radius, edge = noise.settings(focal)
-            depth = depth_of(guided(w, radius, edge, workers), workers)
-        return Scene(self._of_smooth(depth, watch), depth, noise.trusted_depth(focal, radius, self.camera.sensor))
+            settings = noise.settings(focal)
+            depth = depth_of(guided(w, *settings, workers), workers)
+        trusted = noise.trusted_depth(focal, settings.radius, self.camera.sensor)
+        return Scene(self._of_smooth(depth, watch), depth, trusted)
 
     def _estimated(self, depth: Any, watch: Stopwatch) -> Normals:
         if self.camera is None:

@@ -27,6 +27,9 @@ GUIDED_RADIUS, GUIDED_EDGE = 4, 0.003
 _METHODS = ("bilateral", "total_variation")
 # of the noise that is measured in an image: side of the blocks, error of a normal that is aimed at (radians), most
 _BLOCK, _WANTED, _MOST_RADIUS = 6, 0.06, 16
+# A square cut in halves by a step of four times the noise leaves twice what noise leaves. With an edge of 2 and
+# residuals counted from 0 planes bridged such steps by slanted bands, and a wall behind a board had two ids.
+_EDGE_IN_NOISE = 1.5
 _DOUBTFUL = math.radians(25.0)
 
 
@@ -60,8 +63,9 @@ def smooth_depth(
         noise of the image and takes what makes normals of planes far away good to 3.5 degrees, from 4 to 16: noise that
         hangs together, as that of stereo cameras and of disparity in steps, needs wide squares.
     edge : float or None, default=None
-        Residual of a plane, in 1/metres, from which on detail is kept rather than smoothed. None takes twice the noise
-        of the inverse depth that is measured, at least 0.003: for a Kinect it is 0.0015. At 2 m, 0.003 is 12 mm.
+        Residual of a plane, in 1/metres, from which on detail is kept rather than smoothed. None takes 1.5 times the
+        noise of the inverse depth that is measured, at least 0.003, beyond that noise: of what a plane leaves, noise is
+        no detail. For a Kinect it is 0.0015. At 2 m, 0.003 is 12 mm.
     n_threads : int or None
         None takes every core. The result does not depend on it.
 
@@ -188,10 +192,21 @@ EVERYWHERE = TrustedDepth(math.inf, math.inf)
 
 def smoothed(w: FloatArray, camera: Camera, radius: int | None, edge: float | None, workers: Workers) -> FloatArray:
     """The guided filter on inverse depth (H, W), with settings from its noise where they are not given."""
-    if radius is None or edge is None:
-        wide, rough = Noise.of(w).settings(0.5 * (camera.fx + camera.fy))
-        radius, edge = wide if radius is None else radius, rough if edge is None else edge
-    return guided(w, radius, edge, workers)
+    if radius is not None and edge is not None:
+        return guided(w, radius, edge, 0.0, workers)
+    found = Noise.of(w).settings(0.5 * (camera.fx + camera.fy))
+    wide = found.radius if radius is None else radius
+    if edge is not None:
+        return guided(w, wide, edge, 0.0, workers)
+    return guided(w, wide, found.edge, found.noise, workers)
+
+
+class Settings(NamedTuple):
+    """Of the guided filter."""
+
+    radius: int  # pairs of pixels
+    edge: float  # residual of a plane beyond noise from which on detail is kept, 1/metres
+    noise: float  # of a pixel, 1/metres
 
 
 @dataclass(frozen=True)
@@ -229,12 +244,12 @@ class Noise:
         by_steps = _DOUBTFUL * side / (focal * sensor.quantum) if is_banded else math.inf
         return TrustedDepth(min(by_noise, sensor.far), by_steps)
 
-    def settings(self, focal: float) -> tuple[int, float]:
-        """Radius and edge with which the slopes of planes far away are off by `_WANTED` at most."""
+    def settings(self, focal: float) -> Settings:
+        """With which the slopes of planes far away are off by `_WANTED` at most."""
         # slopes of n x n pixels of white noise are off by sqrt(12) s / n^2, and normals by that times f z
         side = math.sqrt(math.sqrt(12.0) * self.white * focal * self.far / _WANTED)
         radius = min(_MOST_RADIUS, max(GUIDED_RADIUS, math.ceil((side - 2.0) / 4.0)))
-        return radius, max(GUIDED_EDGE, 2.0 * self.pixel)
+        return Settings(radius, max(GUIDED_EDGE, _EDGE_IN_NOISE * self.pixel), self.pixel)
 
 
 def _small_second_difference(image: FloatArray) -> float:
@@ -246,8 +261,8 @@ def _small_second_difference(image: FloatArray) -> float:
     return float(np.partition(values, half)[:half].mean()) / (0.3246 * math.sqrt(6.0)) if half else 0.0
 
 
-def guided(w: FloatArray, radius: int, edge: float, workers: Workers) -> FloatArray:
-    """The guided filter on inverse depth (H, W)."""
+def guided(w: FloatArray, radius: int, edge: float, noise: float, workers: Workers) -> FloatArray:
+    """The guided filter on inverse depth (H, W); `noise` is what planes leave anyway."""
     from armillary.kernels.images import guided as kernels
 
     n_rows, n_columns = (len(w) + 1) // 2, (w.shape[1] + 1) // 2
@@ -255,7 +270,7 @@ def guided(w: FloatArray, radius: int, edge: float, workers: Workers) -> FloatAr
     x, least = 2.0 * np.arange(n_columns) - 0.5 * (w.shape[1] - 1), reference_depth.least_determinant(radius)
 
     def propose(start: int, stop: int) -> None:
-        kernels.propose_planes(w, x, radius, edge, least, start, stop, proposed)
+        kernels.propose_planes(w, x, radius, edge, noise, least, start, stop, proposed)
 
     def accept(start: int, stop: int) -> None:
         kernels.accept_planes(w, x, radius, proposed, start, stop, smooth)

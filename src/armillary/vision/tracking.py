@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
+from sklearn.exceptions import ConvergenceWarning
 
 from armillary._typing import ArrayLike, Float64Array, FloatArray
 from armillary.engines.select import open_passes
@@ -109,7 +111,9 @@ class DDPTracker:
     def step(self, rows: FloatArray, rotation: ArrayLike | None = None) -> Ids:
         """Tracks are turned by `rotation` (3, 3) first, where it is known."""
         turn = self.turn(rows) if rotation is None else rotation
-        ids = self.model.partial_fit_predict(rows, rotation=turn)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the next frame goes on
+            ids = self.model.partial_fit_predict(rows, rotation=turn)
         self.rotation = None if turn is None else np.asarray(turn, dtype=np.float64)
         return ids
 

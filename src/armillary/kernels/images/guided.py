@@ -110,11 +110,11 @@ def _gather_row(row, x, y, scratch, block):
 
 
 @kernel
-def propose_planes(w, x, radius, edge, least, start, stop, proposed):
+def propose_planes(w, x, radius, edge, noise, least, start, stop, proposed):
     """Fit a plane in the square around each block; fill rows `start` to `stop` of `proposed` (H / 2, 5, W / 2).
 
     u and v have their origin in the middle of the image; `x` is u of the left pixels of blocks, `least` the least
-    determinant of a plane.
+    determinant of a plane. `noise` is what a plane leaves anyway: residuals count from its square on.
     """
     height, n_rows, n_columns = len(w), len(proposed), len(x)
     first, last = max(0, start - radius), min(n_rows, stop + radius)
@@ -128,7 +128,7 @@ def propose_planes(w, x, radius, edge, least, start, stop, proposed):
         _slide(blocks, row - first, radius, row == start, columns)
         for moment in range(N_MOMENTS):
             _window_sums(columns[moment], wide, wider, 2 * radius + 1, sums[moment])
-        _fit(sums, scratch, least, edge * edge, proposed[row])
+        _fit(sums, scratch, least, edge * edge, noise * noise, proposed[row])
 
 
 @kernel(fastmath=CONTRACT)
@@ -155,7 +155,7 @@ _PRODUCTS = np.array([[3, 1, 1], [4, 1, 2], [5, 2, 2], [7, 1, 6], [8, 2, 6], [9,
 
 
 @kernel
-def _fit(sums, scratch, least, eps, proposed):
+def _fit(sums, scratch, least, eps, expected, proposed):
     """Least squares in each square of a row; `sums` are used up."""
     scale, mean_u, mean_v, offset = sums[0], sums[1], sums[2], sums[6]
     uu, uv, vv, uw, vw, residual = sums[3], sums[4], sums[5], sums[7], sums[8], sums[9]
@@ -176,7 +176,7 @@ def _fit(sums, scratch, least, eps, proposed):
         _solve(sums[5 - 2 * axis], sums[7 + axis], uv, sums[8 - axis], inverse, scratch[3 + axis])
     _take_plane(slope_u, uw, slope_v, vw, residual)
     _take_plane(slope_u, mean_u, slope_v, mean_v, offset)
-    _trust(residual, inverse, eps, weight, give)
+    _trust(residual, inverse, eps, expected, weight, give)
     copy(weight, proposed[0])
     keep = proposed[1]
     for u in range(len(scale)):
@@ -187,15 +187,16 @@ def _fit(sums, scratch, least, eps, proposed):
 
 
 @kernel
-def _trust(residual, inverse, eps, weight, give):
-    """1 / (q + 1/4)^4 + 1/1000 for a residual q eps, and that times 1 / (1 + q^4), or 0 where there is no plane."""
+def _trust(residual, inverse, eps, expected, weight, give):
+    """1 / (2 q + 1/2)^8 + 1/1000 for a residual expected + q eps, and that times 1 / (1 + q^4), 0 without a plane."""
     scale = 1.0 / eps
     for u in range(len(weight)):
-        near = 1.0 / (max(residual[u], 0.0) * scale + 0.25)
+        near = 1.0 / (2.0 * max(residual[u] - expected, 0.0) * scale + 0.5)
+        near *= near
         near *= near
         weight[u] = near * near + 1e-3
     for u in range(len(weight)):
-        q = max(residual[u], 0.0) * scale
+        q = max(residual[u] - expected, 0.0) * scale
         q *= q
         give[u] = weight[u] / (1.0 + q * q) if inverse[u] > 0.0 else 0.0
 

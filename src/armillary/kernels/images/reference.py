@@ -110,13 +110,13 @@ def box_sum(image: Float64Array, radius: int) -> Float64Array:
     return np.asarray(sum(shifted(np.asarray(lines), j, 0) for j in range(-radius, radius + 1)))
 
 
-def guided_planes(w: FloatArray, radius: int, edge: float) -> Float64Array:
+def guided_planes(w: FloatArray, radius: int, edge: float, noise: float = 0.0) -> Float64Array:
     """The guided filter with a local plane in place of the local mean; 0 stays 0 and is seen by nobody.
 
     Around every block of 2 x 2 pixels lies a square of (2 radius + 1)^2 blocks. A plane A + B u + C v is fitted to the
-    measured pixels of the square by least squares and leaves a mean square residual s = q edge^2. The square proposes
+    measured pixels of the square by least squares and leaves a mean square residual s = noise^2 + q edge^2. It proposes
     w + b (A + B u + C v - w), b = 1 / (1 + q^4), to all its pixels, and a pixel takes the mean of its proposals with
-    weights 1 / (q + 1/4)^4 + 1/1000. Squares whose pixels determine no plane propose w.
+    weights 1 / (2 q + 1/2)^8 + 1/1000. Squares whose pixels determine no plane propose w.
     """
     height, width = w.shape
     wide = np.zeros((height + height % 2, width + width % 2))
@@ -135,8 +135,8 @@ def guided_planes(w: FloatArray, radius: int, edge: float) -> Float64Array:
     is_flat = determinant > least_determinant(radius)
     safe = np.where(is_flat, determinant, 1.0)
     slope_u, slope_v = (vv * uw - uv * vw) / safe, (uu * vw - uv * uw) / safe
-    residual = np.maximum(ww - slope_u * uw - slope_v * vw, 0.0)
-    weight, share = trust(residual / edge**2)
+    residual = ww - slope_u * uw - slope_v * vw
+    weight, share = trust(np.maximum(residual - noise**2, 0.0) / edge**2)
     share = np.where(is_flat, share, 0.0)
     offset = mean_w - slope_u * mean_u - slope_v * mean_v
     parts = (weight, weight * (1.0 - share), *(weight * share * f for f in (offset, slope_u, slope_v)))
@@ -154,7 +154,7 @@ def trust(q: Float64Array) -> tuple[Float64Array, Float64Array]:
     the filter of He et al., equal weights and the share 1 / (1 + q). The weight stays above 1/1000, so that sums over
     squares that all fit badly are not rounding.
     """
-    return 1.0 / (q + 0.25) ** 4 + 1e-3, 1.0 / (1.0 + q**4)
+    return 1.0 / (2.0 * q + 0.5) ** 8 + 1e-3, 1.0 / (1.0 + q**4)
 
 
 def least_determinant(radius: int) -> float:
