@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 
@@ -14,9 +15,11 @@ from tests.service.test_service import NPY, holds, npy
 from armillary import Links
 from armillary.service import collection as collection_module
 from armillary.service import house as house_module
+from armillary.service import store as store_module
 from armillary.service.collection import Limits
+from armillary.service.errors import ServiceError
 from armillary.service.house import House
-from armillary.service.operations import ADD, FORGET, Operation
+from armillary.service.operations import ADD, FORGET, NAME, Operation
 
 HERE = "/v1/collections/people"
 
@@ -128,6 +131,49 @@ def test_what_a_killed_copy_left_goes_at_the_next_start(tmp_path, monkeypatch, a
         for line in listed:
             (target / "collections" / "people" / "backups" / line["file"]).unlink()
         assert holds(target, b"Zaphod") == []
+
+
+def test_an_erasure_is_whole_or_finished_at_the_next_start(tmp_path, monkeypatch):
+    def died(*_given):
+        raise SystemError("killed")
+
+    house = House(tmp_path, LIMITS)
+    room = house.create("people", {"class": "Links"})
+    room.do(Operation(ADD, {}, people(60, 3)), "add")
+    room.do(Operation(NAME, {"id": 1, "name": "Zaphod"}), "name")
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "_scrub_answers", died)
+        with pytest.raises(ServiceError):
+            room.do(Operation(FORGET, {"id": 1}), "forget")
+        house.close()
+    again = House(tmp_path, LIMITS)
+    assert holds(tmp_path, b"Zaphod") == []
+    assert again.get("people").do(Operation(NAME, {"id": 1, "name": "Zaphod"}), "name").answer["id"] == -1
+    again.close()
+
+
+def test_half_a_snapshot_that_a_kill_left_goes_at_the_next_start(tmp_path):
+    house = House(tmp_path, LIMITS)
+    house.create("people", {"class": "Links"})
+    house.close()
+    half = tmp_path / "collections" / "people" / ".snapshot-9.safetensors.armillary-0.tmp"
+    half.write_bytes(b"Zaphod")
+    House(tmp_path, LIMITS).close()
+    assert not half.exists()
+
+
+def test_a_snapshot_has_the_frames_of_its_moment(tmp_path):
+    """Frames that knew later ids made a replay give other ids, or refuse vectors that had been learned."""
+    X = people(40, 2)
+    person = X[Links().fit_predict(X) == 0]
+    house = House(tmp_path, Limits(snapshot_vectors=2, min_free_bytes=0))
+    room = house.create("people", {"class": "Links"})
+    room.do(Operation(ADD, {"frames": ["photo"]}, person[:1]))
+    state = room.identities.state()
+    before = json.dumps(state)
+    room.do(Operation(ADD, {"frames": ["photo"]}, person[1:2]))
+    assert json.dumps(state) == before
+    house.close()
 
 
 def test_a_folder_has_one_server_also_before_its_first_collection(tmp_path):

@@ -141,8 +141,8 @@ class Collection:
         self._remove_strays()
 
     def _remove_strays(self) -> None:
-        """Snapshots that no log names: their writer was killed."""
-        for path in self.folder.glob("snapshot-*"):
+        """Snapshots that no log names, whole or not: their writer was killed."""
+        for path in (*self.folder.glob("snapshot-*"), *self.folder.glob(".snapshot-*")):
             if self.snapshot is None or path.name != self.snapshot.file:
                 path.unlink(missing_ok=True)
 

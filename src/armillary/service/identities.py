@@ -69,7 +69,8 @@ class Identities:
             "seq": self.seq,
             "next_event": self.next_event,
             "n_rows": self.n_rows,
-            "frames": list(self.frames.items()),
+            # copies: the next vectors of a frame come before a snapshot is written
+            "frames": [(frame, list(ids)) for frame, ids in self.frames.items()],
             "undoable": list(self.undoable.items()),
             "own_names": list(self.own_names.items()),
         }

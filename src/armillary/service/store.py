@@ -205,14 +205,7 @@ class Store:
         written, and 50 MB of it in one commit would hold up all answers.
         """
         with self._transaction() as connection:
-            connection.execute("DELETE FROM snapshots")
-            connection.execute(
-                "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)",
-                (snapshot.seq, time.time(), snapshot.file, snapshot.digest, json.dumps(snapshot.state)),
-            )
-            if drops_log:
-                connection.execute("DELETE FROM operations WHERE seq <= ?", (snapshot.seq,))
-            _drop_old_keys(connection)
+            _put_snapshot(connection, snapshot, drops_log=drops_log)
         self._replaced, self._has_replaced = snapshot.seq, not drops_log
 
     def drop_some(self) -> bool:
@@ -230,17 +223,19 @@ class Store:
     def erase(self, snapshot: Snapshot, ids: Iterable[int], nodes: Iterable[int]) -> None:
         """Replace the log by a snapshot, and take these ids out of everything else; nothing of them stays in the file.
 
-        Answers keep their keys, with -1 in place of the ids.
+        Answers keep their keys, with -1 in place of the ids. All in one commit: with the log goes the operation that a
+        start would finish the erasure by.
         """
         gone = [(number,) for number in ids]
-        self.keep_snapshot(snapshot)
         with self._transaction() as connection:
+            _put_snapshot(connection, snapshot, drops_log=True)
             connection.executemany("DELETE FROM meta WHERE id = ?", gone)
             connection.executemany("DELETE FROM thumbnails WHERE id = ?", gone)
             connection.executemany("UPDATE events SET name = NULL WHERE id = ?", gone)
             connection.executemany("UPDATE events SET name = NULL WHERE other = ?", gone)
             connection.executemany("DELETE FROM members WHERE node = ?", [(node,) for node in nodes])
             _scrub_answers(connection, {number for (number,) in gone})
+        self._replaced, self._has_replaced = snapshot.seq, False
         self._is_cut = self._cut()
 
     def set_fact(self, name: str, value: Any) -> None:
@@ -486,6 +481,17 @@ def _write_followed(connection: sqlite3.Connection, followed: Sequence[Followed]
             for member in one.members
         ],
     )
+
+
+def _put_snapshot(connection: sqlite3.Connection, snapshot: Snapshot, *, drops_log: bool) -> None:
+    connection.execute("DELETE FROM snapshots")
+    connection.execute(
+        "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)",
+        (snapshot.seq, time.time(), snapshot.file, snapshot.digest, json.dumps(snapshot.state)),
+    )
+    if drops_log:
+        connection.execute("DELETE FROM operations WHERE seq <= ?", (snapshot.seq,))
+    _drop_old_keys(connection)
 
 
 def _dropped(connection: sqlite3.Connection, last: int, most: int) -> bool:
