@@ -156,6 +156,8 @@ def drawn(generator: np.random.Generator) -> Fold:
         fields: dict[str, Any] = {}
         if has_corrections and generator.random() < 0.2:
             fields = {"frames": [f"photo {one}" for one in generator.integers(0, 9, stop - start)]}
+        if has_corrections and generator.random() < 0.1:
+            fields["margin"] = 0.1
         fold.do(Operation(ADD, fields, rows[start:stop]))
         start = stop
         while has_corrections and generator.random() < 0.45:
