@@ -1,10 +1,11 @@
 """The identity service under load: durable vectors a second, latencies, and one face more among a million.
 
     python -m benchmarks.service            # everything, into benchmarks/results/service.json
-    python -m benchmarks.service --seconds 3 --faces 100000
+    python -m benchmarks.service --only faces --faces 100000
 
-Clients are threads of one process that send plain float32 and wait for each answer, which comes after its fsync. The
-fsync of the same disk is measured before, since it decides; a folder in memory shows what the server costs by itself.
+Clients are threads of one process that send plain float32 and wait for each answer, which comes after its fsync. They
+begin before the clock does. The fsync of the same disk is measured before and after, since it decides; a folder in
+memory shows what the server costs by itself. A server alone on one core has its clients on the others.
 What a machine shared with others gives is a ratio, not a promise.
 """
 
@@ -35,6 +36,7 @@ from armillary.service.operations import ADD, Operation
 
 RESULTS = Path(__file__).parent / "results" / "service.json"
 N_CLIENTS, N_FEATURES, N_PEOPLE = 8, 128, 200
+_WARM_SECONDS = 2.0
 
 
 def fsync_milliseconds(folder: Path, n: int = 50) -> dict[str, float]:
@@ -109,6 +111,11 @@ def load(server: Server, X: np.ndarray, batch: int, seconds: float, rate: float 
     """Eight clients for some seconds; `rate` vectors a second in all, or as fast as answers come."""
     name = f"c{batch}-{time.monotonic_ns()}"
     server.ask("POST", "/v1/collections", json.dumps({"name": name}).encode())
+    _asked(server, X, name, batch, _WARM_SECONDS, rate)
+    return _asked(server, X, name, batch, seconds, rate)
+
+
+def _asked(server: Server, X: np.ndarray, name: str, batch: int, seconds: float, rate: float | None) -> dict[str, Any]:
     path = f"/v1/collections/{name}/vectors?dtype=float32&dimension={X.shape[1]}"
     taken: list[list[float]] = [[] for _ in range(N_CLIENTS)]
     end = time.perf_counter() + seconds
@@ -126,7 +133,7 @@ def load(server: Server, X: np.ndarray, batch: int, seconds: float, rate: float 
             start = int(generator.integers(len(X) - batch + 1))
             sent += 1
             began = time.perf_counter()
-            key = {"idempotency-key": f"{number}-{sent}"}
+            key = {"idempotency-key": f"{number}-{sent}-{end}"}
             connection.request("POST", path, X[start : start + batch].tobytes(), {**headers, **key})
             answer = connection.getresponse()
             answer.read()
@@ -208,33 +215,47 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.service")
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--faces", type=int, default=1_000_000)
+    parser.add_argument("--only", choices=("loads", "faces"), help="the other half stays as it is stored")
     parser.add_argument("--folder", default=None, help="a folder on the disk to measure; also measured: memory")
     options = parser.parse_args()
     X, _, _ = make_vmf_mixture(20_000, N_FEATURES, N_PEOPLE, concentration=600.0, random_state=0)
     X = X.astype(np.float32)
-    record: dict[str, Any] = {
-        "command": " ".join(["python -m benchmarks.service", *sys.argv[1:]]),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start",
-        "loads": [],
-    }
-    places = [("disk", options.folder)] + ([("memory", "/dev/shm")] if Path("/dev/shm").is_dir() else [])
-    for title, folder in places:
-        for cores in (None, "0"):
-            with tempfile.TemporaryDirectory(dir=folder) as home:
-                fsync = fsync_milliseconds(Path(home))
-                server = Server(Path(home, "data"), cores)
-                for batch, rate in ((1, None), (32, None), (256, None), (32, 2000.0)):
-                    found = load(server, X, batch, options.seconds, rate)
-                    line = {"place": title, "server_cores": cores or "all", "fsync_ms": fsync, **found}
-                    record["loads"].append(line)
-                    print(json.dumps(line), flush=True)
-                server.end()
-    record["one_more_face"] = []
-    for width in (128, 512):
-        record["one_more_face"].append(one_more_face(options.faces if width == 128 else options.faces // 4, width))
-        print(json.dumps(record["one_more_face"][-1]), flush=True)
+    record: dict[str, Any] = json.loads(RESULTS.read_text()) if options.only and RESULTS.exists() else {}
+    record = {name: record[name] for name in ("loads", "seconds_each", "one_more_face") if name in record}
+    record["command"] = "python -m benchmarks.service"
+    record["machine"] = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start"
+    if options.only != "faces":
+        record["loads"] = loads(options, X)
+        record["seconds_each"] = options.seconds
+    if options.only != "loads":
+        record["one_more_face"] = [one_more_face(options.faces, width) for width in (128, 512)]
+        print(json.dumps(record["one_more_face"]), flush=True)
     record["load_at_end"] = round(os.getloadavg()[0], 1)
     RESULTS.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def loads(options: argparse.Namespace, X: np.ndarray) -> list[dict[str, Any]]:
+    """A line for each place, each number of cores of the server and each way of asking."""
+    lines = []
+    places = [("disk", options.folder)] + ([("memory", "/dev/shm")] if Path("/dev/shm").is_dir() else [])
+    every = os.sched_getaffinity(0)
+    for title, folder in places:
+        for cores in (None, min(every)):
+            with tempfile.TemporaryDirectory(dir=folder) as home:
+                server = Server(Path(home, "data"), None if cores is None else str(cores))
+                os.sched_setaffinity(0, every if cores is None else (every - {cores} or every))
+                for batch, rate in ((1, None), (32, None), (256, None), (32, 2000.0)):
+                    before, load_before = fsync_milliseconds(Path(home)), os.getloadavg()[0]
+                    found = load(server, X, batch, options.seconds, rate)
+                    fsync = [before, fsync_milliseconds(Path(home))]
+                    mean = {name: round(float(np.mean([one[name] for one in fsync])), 3) for name in before}
+                    ratio = {"p99_in_fsyncs": round(found["p99_ms"] / mean["p50"], 1)} if title == "disk" else {}
+                    where = {"place": title, "server_cores": "one" if cores is not None else "all", "fsync_ms": mean}
+                    lines.append({**where, **found, **ratio, "load": round(load_before, 1)})
+                    print(json.dumps(lines[-1]), flush=True)
+                server.end()
+                os.sched_setaffinity(0, every)
+    return lines
 
 
 if __name__ == "__main__":

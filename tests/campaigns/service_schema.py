@@ -43,18 +43,21 @@ def main() -> int:
             with Client(running.url) as client:
                 for name in ("0", "people"):  # the shortest name is what schemathesis likes to draw
                     client.create(name, store_members=True).add(np.eye(4, dtype=np.float32))
-            return asked(running.url, options.examples, options.seed)
+            return asked(running.url, options.examples, options.seed, Path(folder))
         finally:
             running.kill()
             sys.stderr.write(running.log.read_text()[-4000:])
 
 
-def asked(url: str, examples: int, seed: int) -> int:
-    """Schemathesis in a process of its own."""
+def asked(url: str, examples: int, seed: int, folder: Path) -> int:
+    """Schemathesis in a process of its own, which keeps its examples and reports in a folder that goes."""
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/v1/openapi.json", "--checks", CHECKS]
     command += ["--max-examples", str(examples), "--seed", str(seed), "--request-timeout", "30", "--no-color"]
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    return subprocess.run([*command, *LEFT_OUT], env=environment, check=False).returncode
+    here = os.pathsep.join(
+        str(Path(path).resolve()) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path
+    )
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "PYTHONPATH": here}
+    return subprocess.run([*command, *LEFT_OUT], cwd=folder, env=environment, check=False).returncode
 
 
 if __name__ == "__main__":

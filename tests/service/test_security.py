@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 
 import numpy as np
 import pytest
@@ -188,6 +189,23 @@ def test_slow_and_endless_clients_are_sent_away(tmp_path):
             for _ in range(3):
                 endless.sendall(b"200\r\n" + b"x" * 512 + b"\r\n")
             assert b" 413 " in endless.recv(100)
+        with socket.create_connection(("127.0.0.1", running.port)) as kept:
+            kept.settimeout(20.0)
+            for _ in range(2):
+                kept.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                answer = b""
+                while not answer.endswith(b"}"):
+                    answer += kept.recv(4000)
+                assert b" 200 " in answer
+            kept.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127")
+            began = time.monotonic()
+            assert kept.recv(100) == b""  # closed, as on the first request
+            assert time.monotonic() - began < 10.0
+        with socket.create_connection(("127.0.0.1", running.port)) as endless:
+            endless.settimeout(20.0)
+            headers = b"GET / HTTP/1.1\r\n" + 64_000 * (1000 * b"x" + b": y\r\n")  # more than buffers hold
+            with pytest.raises((ConnectionResetError, BrokenPipeError)):
+                endless.sendall(headers)
         assert running.end() == 0
     finally:
         running.process.kill()

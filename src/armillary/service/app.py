@@ -9,22 +9,18 @@ import asyncio
 import contextlib
 import io
 import json
-import os
 import re
-import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from importlib import resources
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, BinaryIO, Literal
 
 import numpy as np
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -51,12 +47,14 @@ from armillary.service.operations import (
     Operation,
 )
 from armillary.service.settings import Settings
+from armillary.service.store import is_full
 from armillary.service.tokens import Tokens
 from armillary.vision.images import thumbnail_png
 
 _MOST_META = 64 << 10
 _MOST_KEY = 200
 _MOST_IMAGE = 8 << 20
+_LOOKED_AGAIN = 64 << 20  # bytes of an import after which the disk is looked at again
 _NUMBER = Annotated[int, Field(ge=0, lt=1 << 62)]
 _ASSETS = {
     "": ("page.html", "text/html; charset=utf-8"),
@@ -288,10 +286,11 @@ async def add(request: Request, name: str) -> Response:
 
 @router.post("/collections/{name}/lookup", openapi_extra=_VECTORS, responses={200: _IDS})
 async def lookup(request: Request, name: str) -> Response:
-    """The id of each vector, -1 for unknown ones; nothing is learned."""
+    """The id of each vector, -1 for unknown ones; nothing is learned. Of one frame each vector gets another id."""
     collection = _house(request).get(name)
     given = await _vectors(request, collection)
-    ids = await run_in_threadpool(collection.lookup, given.rows, given.fields.get("margin"))
+    fields = given.fields
+    ids = await run_in_threadpool(collection.lookup, given.rows, fields.get("margin"), fields.get("frames"))
     return _reply(request, {"ids": ids.tolist()})
 
 
@@ -300,6 +299,10 @@ async def alternatives(request: Request, name: str, k: Annotated[int, Query(ge=1
     """The nearest ids of each vector, with cosines and margins; nothing is learned."""
     collection = _house(request).get(name)
     given = await _vectors(request, collection)
+    if given.fields:
+        raise unusable(
+            f"{' and '.join(given.fields)} are of vectors that are learned or looked up, not of alternatives."
+        )
     return {"alternatives": await run_in_threadpool(views.alternatives, collection, given.rows, k)}
 
 
@@ -481,9 +484,12 @@ async def _told(collection: Collection, since: int, stopping: asyncio.Event) -> 
         yield f"retry: 500\nevent: hello\ndata: {json.dumps({'since': since})}\n\n"
         while not stopping.is_set():
             bell.clear()
-            for event in collection.events(since):
+            found = await run_in_threadpool(collection.events, since)
+            for event in found:
                 since = event.number
                 yield f"id: {event.number}\ndata: {json.dumps(event.body())}\n\n"
+            if found:
+                continue  # there may be more than one piece of them
             heard = asyncio.create_task(bell.wait())
             ended = asyncio.create_task(stopping.wait())
             done, waiting = await asyncio.wait({heard, ended}, timeout=10.0, return_when=asyncio.FIRST_COMPLETED)
@@ -511,33 +517,48 @@ def snapshot(request: Request, name: str) -> dict[str, Any]:
     return {"operation": taken.seq, "sha256": taken.digest}
 
 
-@router.get("/collections/{name}/export", response_class=FileResponse, responses=_file(bodies.RAW))
+@router.get("/collections/{name}/export", response_class=StreamingResponse, responses=_file(bodies.RAW))
 def export(request: Request, name: str) -> Response:
     """Everything of a collection in one file, while work goes on."""
-    collection = _house(request).get(name)
-    descriptor, path = tempfile.mkstemp(suffix=".armillary", dir=_house(request).data)
-    os.close(descriptor)
-    try:
-        collection.export_to(Path(path))
-    except BaseException:
-        os.unlink(path)
-        raise
-    done = BackgroundTask(os.unlink, path)
-    return FileResponse(path, filename=f"{name}.armillary", media_type="application/octet-stream", background=done)
+    with contextlib.ExitStack() as passing:
+        collection = _house(request).get(name)
+        path = passing.enter_context(collection.passing()) / "bundle"
+        collection.export_to(path)
+        n_bytes = path.stat().st_size
+        stream = open(path, "rb")  # noqa: SIM115 - the answer closes it; the file loses its name here
+    headers = {"content-length": str(n_bytes), "content-disposition": f'attachment; filename="{name}.armillary"'}
+    return StreamingResponse(_parts(stream), media_type=bodies.RAW, headers=headers)
+
+
+def _parts(stream: BinaryIO) -> Iterator[bytes]:
+    with stream:
+        while part := stream.read(1 << 18):
+            yield part
 
 
 @router.post("/collections/{name}/import", status_code=201)
 async def import_(request: Request, name: str) -> dict[str, Any]:
     """Make a collection of a file that export wrote."""
-    descriptor, path = tempfile.mkstemp(suffix=".import", dir=_house(request).data)
-    try:
-        with os.fdopen(descriptor, "wb") as target:
+    house = _house(request)
+    announced = request.headers.get("content-length", "0")
+    with house.passing(2 * int(announced) if announced.isdigit() else 0) as path:  # as it came, and unpacked
+        n_written = 0
+        with open(path, "wb") as target:
             async for part in request.stream():
-                await run_in_threadpool(target.write, part)
-        made = await run_in_threadpool(_house(request).create_from_bundle, name, Path(path))
-    finally:
-        os.unlink(path)
+                await run_in_threadpool(_written, target, part)
+                n_written += len(part)
+                if n_written > _LOOKED_AGAIN:  # of what comes in pieces nobody said how much it is
+                    n_written = 0
+                    await run_in_threadpool(house.refuse_when_full)
+        made = await run_in_threadpool(house.create_from_bundle, name, path)
     return views.summary(made)
+
+
+def _written(target: BinaryIO, part: bytes) -> None:
+    try:
+        target.write(part)
+    except OSError as error:
+        raise ServiceError(507 if is_full(error) else 500, f"No file: {error.strerror}. Make room.") from error
 
 
 @router.post("/collections/{name}/backups", status_code=201)

@@ -13,12 +13,14 @@ import hashlib
 import json
 import os
 import queue
+import secrets
 import shutil
+import tempfile
 import threading
 import time
 import zipfile
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,9 +35,10 @@ from armillary.persistence.archive import load, model_bytes
 from armillary.service.errors import ServiceError, absent
 from armillary.service.identities import Identities, Int64Array
 from armillary.service.operations import ADD, FORGET, META, SPLIT, THUMBNAIL, Event, Operation, Outcome, Rows
-from armillary.service.store import Entry, Followed, Snapshot, Store, copied_rows, is_full
+from armillary.service.store import Entry, Followed, Seen, Snapshot, Store, copied_rows, is_full
 
 LOG, BACKUPS = "log.sqlite", "backups"
+PASSING = "passing"  # a folder for files at work; whatever lies there at a start was left by a process that was killed
 _MOST_GROUPED = 512  # operations in one commit
 _IDLE_SECONDS = 0.25  # after which what followed is written by itself
 _MOST_RECENT = 10_000  # events in memory
@@ -87,6 +90,7 @@ class Collection:
         what = f"The collection '{folder}'"
         self._held.enter_context(held(folder, what, "Choose another folder for --data."))
         try:
+            shutil.rmtree(folder / PASSING, ignore_errors=True)
             self.store = Store(folder / LOG)
             self._held.callback(self.store.close)
             self._open(model)
@@ -97,6 +101,7 @@ class Collection:
         self._n_waiting = 0
         self._lock = threading.Lock()
         self._is_closed = False
+        self._backing_up: set[str] = set()  # files that are not there yet
         self._running: dict[str, Operation] = {}
         self._aside: threading.Thread | None = None
         self._looked = -1.0, 0
@@ -136,8 +141,8 @@ class Collection:
         self._remove_strays()
 
     def _remove_strays(self) -> None:
-        """Snapshots that no log names: their writer was killed."""
-        for path in self.folder.glob("snapshot-*"):
+        """Snapshots that no log names, whole or not: their writer was killed."""
+        for path in (*self.folder.glob("snapshot-*"), *self.folder.glob(".snapshot-*")):
             if self.snapshot is None or path.name != self.snapshot.file:
                 path.unlink(missing_ok=True)
 
@@ -167,7 +172,7 @@ class Collection:
         if self._n_waiting >= self.limits.max_queue:
             raise ServiceError(429, f"{self._n_waiting} requests wait for '{self.name}' already. Try again.", retry=1)
         if self._free_bytes() < self.limits.min_free_bytes:
-            raise ServiceError(507, "The disk is nearly full; nothing is written, and reading goes on. Make room.")
+            raise _nearly_full()
 
     def _refuse_when_closed(self) -> None:
         if self._is_closed:
@@ -425,6 +430,7 @@ class Collection:
 
     def take_snapshot(self) -> Snapshot:
         """Write a snapshot now; the log before it goes."""
+        refuse_when_full(self.folder, self.limits.min_free_bytes)
         taken: Snapshot = self.between(self._snapshot_now)
         return taken
 
@@ -469,41 +475,97 @@ class Collection:
         last = stored[-1].number if stored else since
         return (stored + [event for event in recent if event.number > last])[:most]
 
-    def lookup(self, rows: Rows, margin: float | None) -> Int64Array:
-        """The id of each vector, -1 for unknown ones. Learns nothing."""
+    def lookup(self, rows: Rows, margin: float | None = None, frames: Sequence[str] | None = None) -> Int64Array:
+        """The id of each vector, -1 for unknown ones. Learns nothing.
+
+        Vectors with equal `frames` are different identities: none gets the id of an earlier one of its frame here.
+        """
         model = self.identities.model
+        if not self.identities.is_links and (margin is not None or frames is not None):
+            raise ServiceError(
+                422, f"frame and margin need a collection of Links; this is one of {type(model).__name__}."
+            )
         if not self.identities.is_fitted:
             return np.full(len(rows), -1)
         if self.identities.is_links:
-            return np.asarray(model.predict(rows, margin=margin), np.int64)
-        if margin is not None:
-            raise ServiceError(422, f"margin needs a collection of Links; this is one of {type(model).__name__}.")
+            ids = np.asarray(model.predict(rows, margin=margin), np.int64)
+            return ids if frames is None else self._told_apart(rows, ids, frames)
         reject = {"reject": True} if self.identities.is_learning else {}
         return np.asarray(model.predict(rows, **reject), np.int64)
+
+    def _told_apart(self, rows: Rows, ids: Int64Array, frames: Sequence[str]) -> Int64Array:
+        """The same with the next best id, or -1, where an earlier vector of the frame has the best."""
+        seen: dict[str, set[int]] = {}
+        for row, frame in enumerate(frames):
+            taken = seen.setdefault(frame, set())
+            if ids[row] in taken:
+                others = self.identities.model.alternatives(rows[row].astype(np.float64), len(taken) + 1)
+                free = [one for one in others if one.id not in taken]
+                ids[row] = free[0].id if free and free[0].margin >= 0.0 else -1
+            if ids[row] >= 0:
+                taken.add(int(ids[row]))
+        return ids
 
     # --------------------------------------------------------------------------------------------- bundles
 
     def export_to(self, path: Path) -> None:
         """Everything in one file, while work goes on."""
-        self.between(self._flush)
-        inside = path.with_name(path.name + ".log")
-        try:
-            snapshot = self.store.copy_to(inside)
-            with whole_file(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as bundle:
-                bundle.write(inside, LOG)
-                if snapshot is not None and snapshot.file:
-                    bundle.write(self.folder / snapshot.file, snapshot.file)
-        finally:
-            inside.unlink(missing_ok=True)
+        self._export(path, lambda: None)
+
+    def _export(self, path: Path, also: Callable[[], None]) -> None:
+        """The same; `also` is done by the writer at the moment that the file is of."""
+        self._refuse_copies()
+        with self.passing() as folder, contextlib.ExitStack() as until_done:
+
+            def seen() -> Seen:
+                self._flush()
+                also()
+                found = self.store.seen_now()
+                until_done.callback(found.close)
+                if found.snapshot is not None and found.snapshot.file:
+                    # the writer may put another in its place, and remove it, before it was copied
+                    _link(self.folder / found.snapshot.file, folder / found.snapshot.file)
+                return found
+
+            found: Seen = self.between(seen)
+            snapshot = "" if found.snapshot is None else found.snapshot.file
+            try:
+                found.copy_to(folder / LOG)
+                with whole_file(folder / "whole") as stream, zipfile.ZipFile(stream, "w") as bundle:  # not compressed
+                    for name in filter(None, (LOG, snapshot)):
+                        bundle.write(folder / name, name)
+                os.replace(folder / "whole", path)
+            except OSError as error:
+                raise ServiceError(507 if is_full(error) else 500, f"No copy: {error.strerror}. Make room.") from error
+            sync_to_disk(path.parent)
+
+    @contextlib.contextmanager
+    def passing(self) -> Iterator[Path]:
+        """A folder for files of one request; it goes with its end, or at the next start."""
+        (self.folder / PASSING).mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.folder / PASSING, ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+
+    def _refuse_copies(self) -> None:
+        """A copy is written twice: the log beside, then both in one file."""
+        snapshot = self.snapshot
+        file = None if snapshot is None or not snapshot.file else self.folder / snapshot.file
+        with contextlib.suppress(OSError):
+            n_bytes = 2 * self.store.n_bytes() + (0 if file is None else file.stat().st_size)
+            refuse_when_full(self.folder, self.limits.min_free_bytes, n_bytes)
 
     def back_up(self) -> Path:
         """A bundle in the folder of backups."""
         folder = self.folder / BACKUPS
         folder.mkdir(exist_ok=True)
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        path = folder / f"{self.name}-{stamp}-{self.identities.seq}.armillary"
-        self.export_to(path)
-        self.between(lambda: self.store.keep_backup(path.name, self.identities.next_id))
+        path = folder / f"{self.name}-{stamp}-{self.identities.seq}-{secrets.token_hex(4)}.armillary"
+        self._backing_up.add(path.name)
+        try:
+            # noted before there is a file: whoever is forgotten meanwhile must hear of it
+            self._export(path, lambda: self.store.keep_backup(path.name, self.identities.next_id))
+        finally:
+            self._backing_up.discard(path.name)
         return path
 
     def backups_holding(self, ids: Sequence[int]) -> list[str]:
@@ -512,7 +574,7 @@ class Collection:
         return [file for file, _, next_id in self.store.backups() if next_id > oldest and self._is_there(file)]
 
     def _is_there(self, file: str) -> bool:
-        return (self.folder / BACKUPS / file).exists()
+        return file in self._backing_up or (self.folder / BACKUPS / file).exists()
 
     # ------------------------------------------------------------------------------------------------- end
 
@@ -530,6 +592,24 @@ class Collection:
                 self._adopt_snapshot(left)
         self._flush_quietly()
         self._held.close()
+
+
+def refuse_when_full(folder: Path, min_free_bytes: int, n_bytes: int = 0) -> None:
+    """A sentence where the disk would be nearly full with so many bytes more."""
+    if shutil.disk_usage(folder).free - n_bytes < min_free_bytes:
+        raise _nearly_full()
+
+
+def _nearly_full() -> ServiceError:
+    return ServiceError(507, "The disk is nearly full; nothing is written, and reading goes on. Make room.")
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file under a second name, or a copy where there are no such names."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def unpacked(bundle: Path, folder: Path) -> None:

@@ -34,7 +34,7 @@ _OPEN = ("/healthz", "/readyz")
 _READING_POSTS = ("lookup", "alternatives", "current")
 _ADMINISTERING = ("snapshot", "export", "import", "model", "backups", "forget")
 _MOST_BUCKETS = 10_000
-_MOST_IMPORTED = 16 << 30
+_SLOWEST = 1 << 16  # bytes a second that a file must come with, in the mean
 
 
 def needed_scope(method: str, path: str) -> str | None:
@@ -131,11 +131,14 @@ class Guard:
     async def _body(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Receive:
         """The body in one piece, or a refusal; what comes after it is the end of the connection."""
         is_import = scope["path"].endswith("/import")
-        most = _MOST_IMPORTED if is_import else self._settings.max_body_bytes
+        most = self._settings.max_import_bytes if is_import else self._settings.max_body_bytes
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > most:
-            raise ServiceError(413, f"A body has at most {most:,} bytes. Send several requests.")
-        if is_import or scope["method"] in ("GET", "HEAD"):
+            way_out = "Raise max_import_bytes." if is_import else "Send several requests."
+            raise ServiceError(413, f"A body has at most {most:,} bytes. {way_out}")
+        if is_import:
+            return _metered(receive, most, self._settings.body_seconds)
+        if scope["method"] in ("GET", "HEAD"):
             return receive
         try:
             async with asyncio.timeout(self._settings.body_seconds):
@@ -183,6 +186,8 @@ class _Watch:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message["headers"] = [*message.get("headers", []), *_SAFE]
+            if self.status in (400, 408, 413):  # the rest of a body may be on its way, and nobody reads it
+                message["headers"].append((b"connection", b"close"))
         await self._send(message)
 
 
@@ -217,12 +222,34 @@ async def _whole_body(receive: Receive, most: int) -> bytes:
             return b"".join(parts)
 
 
+def _metered(receive: Receive, most: int, seconds: float) -> Receive:
+    """A body that is too large for memory, piece by piece, with a limit of size and one of time that grows with it."""
+    n_bytes, began = 0, time.monotonic()
+
+    async def given() -> Message:
+        nonlocal n_bytes
+        left = began + seconds + n_bytes / _SLOWEST - time.monotonic()
+        try:
+            if left <= 0.0:  # what is there already would be taken before the time is looked at
+                raise TimeoutError
+            async with asyncio.timeout(left):
+                message = await receive()
+        except TimeoutError:
+            raise ServiceError(
+                408, f"The body did not come with {_SLOWEST:,} bytes a second; {n_bytes:,} came. Send it again."
+            ) from None
+        n_bytes += len(message.get("body", b""))
+        if n_bytes > most:
+            raise ServiceError(413, f"A file has at most {most:,} bytes. Raise max_import_bytes.")
+        return message
+
+    return given
+
+
 async def _refuse(watch: _Watch, error: ServiceError) -> None:
     if watch.status:  # an answer has begun: all that is left is to break it off
         return
     headers = [(b"content-type", b"application/json")]
-    if error.status in (400, 408, 413):
-        headers.append((b"connection", b"close"))
     if "retry" in error.facts:
         headers.append((b"retry-after", str(error.facts["retry"]).encode()))
     if error.status == 401:

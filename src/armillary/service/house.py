@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from armillary.durable.locks import held
 from armillary.durable.whole import sync_to_disk
 from armillary.exceptions import ArmillaryError
 from armillary.persistence.archive import load, save
-from armillary.service.collection import LOG, Collection, Limits, unpacked
+from armillary.service.collection import LOG, PASSING, Collection, Limits, refuse_when_full, unpacked
 from armillary.service.errors import ServiceError, absent, unusable
 from armillary.service.models import described
-from armillary.service.store import LogError, Snapshot, Store
+from armillary.service.store import LogError, Snapshot, Store, is_full
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _NEW = ".new-"
@@ -30,8 +33,11 @@ class House:
         self._most = most
         self._lock = threading.Lock()
         self._rooms: dict[str, Collection] = {}
+        self._held = contextlib.ExitStack()
         (data / "collections").mkdir(parents=True, exist_ok=True)
+        self._held.enter_context(held(data / "collections", f"The folder '{data}'", "Choose another for --data."))
         try:
+            shutil.rmtree(data / PASSING, ignore_errors=True)
             for folder in sorted((data / "collections").iterdir()):
                 if folder.name.startswith(_NEW):
                     shutil.rmtree(folder)  # made halfway when its process was killed
@@ -80,6 +86,18 @@ class House:
         """A collection that was exported."""
         return self._made(name, lambda folder: unpacked(bundle, folder))
 
+    def refuse_when_full(self, n_bytes: int = 0) -> None:
+        """A sentence where the disk would be nearly full with so many bytes more."""
+        refuse_when_full(self.data, self.limits.min_free_bytes, n_bytes)
+
+    @contextlib.contextmanager
+    def passing(self, n_bytes: int = 0) -> Iterator[Path]:
+        """A place for the file of one request, and for so many bytes; it goes with its end, or at the next start."""
+        self.refuse_when_full(n_bytes)
+        (self.data / PASSING).mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.data / PASSING, ignore_cleanup_errors=True) as folder:
+            yield Path(folder, "file")
+
     def _made(self, name: str, fill: Any) -> Collection:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise unusable("name must be 1 to 64 of a-z, 0-9, - and _, beginning with a letter or digit.")
@@ -88,6 +106,7 @@ class House:
                 raise ServiceError(409, f"The collection {name!r} is there already. Choose another name.")
             if len(self._rooms) >= self._most:
                 raise ServiceError(429, f"There are {self._most} collections already. Delete one.", retry=60)
+            self.refuse_when_full()
             place = self.data / "collections" / name
             folder = Path(tempfile.mkdtemp(prefix=_NEW, dir=place.parent))
             try:
@@ -96,8 +115,10 @@ class House:
                 sync_to_disk(folder)
                 folder.rename(place)
                 sync_to_disk(place.parent)
-            except BaseException:
+            except BaseException as error:
                 shutil.rmtree(folder, ignore_errors=True)
+                if isinstance(error, OSError) and is_full(error):
+                    raise ServiceError(507, f"The disk takes no more: {error.strerror}. Make room.") from error
                 raise
             self._rooms[name] = Collection(place, self.limits)
             return self._rooms[name]
@@ -117,6 +138,7 @@ class House:
         for room in self._rooms.values():
             room.close()
         self._rooms.clear()
+        self._held.close()
 
 
 def _try_opening(folder: Path, limits: Limits) -> None:

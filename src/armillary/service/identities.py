@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from armillary.engines.links import Fate
 from armillary.exceptions import ArmillaryError
-from armillary.models.links.links import Links, most_in_place
+from armillary.models.links.links import Links, most_in_place, standing_merges
 from armillary.models.means.ddp_vmf_means import DDPvMFMeans
 from armillary.service.errors import ServiceError
 from armillary.service.operations import (
@@ -69,7 +69,8 @@ class Identities:
             "seq": self.seq,
             "next_event": self.next_event,
             "n_rows": self.n_rows,
-            "frames": list(self.frames.items()),
+            # copies: the next vectors of a frame come before a snapshot is written
+            "frames": [(frame, list(ids)) for frame, ids in self.frames.items()],
             "undoable": list(self.undoable.items()),
             "own_names": list(self.own_names.items()),
         }
@@ -145,6 +146,16 @@ class Identities:
         if now < 0:
             raise ServiceError(410, f"id {number} is forgotten. Ids are never given again.")
         return now
+
+    def known_as(self, number: int) -> list[int]:
+        """All ids that became one with this one, increasing; also where their cluster is no more."""
+        if not self.is_links or not self.is_fitted:
+            return [number]
+        last = np.arange(self.next_id)
+        for gone, kept in reversed(standing_merges(self.model.history_).tolist()):
+            last[gone] = last[kept]
+        found: list[int] = np.flatnonzero(last == last[number]).tolist()
+        return found
 
     # ------------------------------------------------------------------------------------------ operations
 
@@ -287,6 +298,11 @@ class Identities:
 
     def _must_link(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
         one, other = self._pair(operation)
+        names = self.names
+        if one in names and other in names and names[one] != names[other]:
+            # without the names, which the model's sentence has: this one is kept under its key
+            raise ServiceError(422, f"ids {one} and {other} have different names and are not linked. Take one of the "
+                                    f"names away, or use merge, which keeps the first.")  # fmt: skip
         return self._joined(one, other, story, {}), []
 
     def _merge(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
@@ -337,8 +353,7 @@ class Identities:
         vectors = None if operation.rows is None else operation.rows.astype(np.float64)
         part = int(self.model.split(number, operation.fields.get("nodes", subclusters), rows=vectors))
         story.tell("split", part, number)
-        if rows is None:
-            self._may_undo(story.seq, {"kind": SPLIT, "id": number, "part": part})
+        self._may_undo(story.seq, {"kind": SPLIT, "id": number, "part": part})
         return {"id": number, "part": part}, self._moved_members(operation, part) if rows is not None else []
 
     def with_kept(self, operation: Operation) -> Operation:
@@ -372,15 +387,21 @@ class Identities:
         ]
 
     def _forget(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
-        number = self.alive(operation.fields["id"])
+        """Any id that was given: of one whose cluster is no more, names, attachments and answers may be left."""
         self._need_links(FORGET)
-        given = np.arange(self.next_id)
-        gone = set(given[self.model.current_ids(given) == number].tolist())
-        self.model.forget(number)
+        number = operation.fields["id"]
+        (now,) = self.current([number])
+        gone = set(self.known_as(number))
+        if now >= 0:
+            number = now
+            self.model.forget(now)
         story.gone |= gone
         story.tell("forgotten", number)
-        for ids in self.frames.values():
-            ids[:] = [one for one in ids if one not in gone]
+        self.frames = OrderedDict(
+            (frame, left)
+            for frame, ids in self.frames.items()
+            if (left := [one for one in ids if one not in gone]) or not ids
+        )
         for seq in [seq for seq, record in self.undoable.items() if _mentions(record, gone)]:
             del self.undoable[seq]
         return {"id": number, "ids": sorted(gone)}, []

@@ -21,6 +21,7 @@ from armillary.service.settings import Settings
 from armillary.service.tokens import Tokens
 
 _log = logging.getLogger("armillary.service")
+_MOST_HEADERS = 64 << 10
 
 
 def serve(settings: Settings) -> None:
@@ -66,7 +67,7 @@ def _serve(house: House, settings: Settings) -> None:
         limit_concurrency=settings.max_connections,
         ssl_certfile=settings.certfile or None,
         ssl_keyfile=settings.keyfile or None,
-        h11_max_incomplete_event_size=64 << 10,
+        h11_max_incomplete_event_size=_MOST_HEADERS,
     )
     config.load()
     _close_slow_connections(config, settings.header_seconds)
@@ -93,16 +94,50 @@ class _Server(uvicorn.Server):
 
 
 def _close_slow_connections(config: uvicorn.Config, seconds: float) -> None:
-    """A connection whose first request has not come whole within some seconds is closed."""
+    """A connection is closed whose request does not begin whole: headers within some seconds, and of a certain size.
+
+    The clock runs from the connection to its first request, and again from the first byte after each answer.
+    """
     kind: Any = config.http_protocol_class
 
     class Patient(kind):  # type: ignore[misc]
+        _waiting: asyncio.TimerHandle | None = None
+        _is_in_headers = False
+        _n_bytes = 0
+
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.loop.call_later(seconds, self._end_if_silent)
+            self._wait()
+
+        def data_received(self, data: bytes) -> None:
+            if self._is_idle():
+                self._wait()
+            super().data_received(data)
+            self._n_bytes = self._n_bytes + len(data) if self._is_in_headers else 0
+            if self._n_bytes > _MOST_HEADERS:
+                self.transport.close()
+            elif not self._is_idle() and self._waiting is not None:
+                self._waiting.cancel()
+                self._waiting = None
+
+        def on_message_begin(self) -> None:  # httptools; h11 bounds headers by itself
+            self._is_in_headers = True
+            super().on_message_begin()
+
+        def on_headers_complete(self) -> None:
+            self._is_in_headers = False
+            super().on_headers_complete()
+
+        def _is_idle(self) -> bool:
+            return self.cycle is None or self.cycle.response_complete
+
+        def _wait(self) -> None:
+            if self._waiting is None:
+                self._waiting = self.loop.call_later(seconds, self._end_if_silent)
 
         def _end_if_silent(self) -> None:
-            if self.cycle is None and self.transport is not None and not self.transport.is_closing():
+            self._waiting = None
+            if self._is_idle() and self.transport is not None and not self.transport.is_closing():
                 self.transport.close()
 
     config.http_protocol_class = Patient

@@ -28,6 +28,7 @@ class Settings:
     certfile: str = ""
     keyfile: str = ""
     max_body_bytes: int = 64 << 20
+    max_import_bytes: int = 16 << 30
     max_batch: int = 10_000
     max_dimension: int = 16_384
     max_queue: int = 1024

@@ -205,14 +205,7 @@ class Store:
         written, and 50 MB of it in one commit would hold up all answers.
         """
         with self._transaction() as connection:
-            connection.execute("DELETE FROM snapshots")
-            connection.execute(
-                "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)",
-                (snapshot.seq, time.time(), snapshot.file, snapshot.digest, json.dumps(snapshot.state)),
-            )
-            if drops_log:
-                connection.execute("DELETE FROM operations WHERE seq <= ?", (snapshot.seq,))
-            _drop_old_keys(connection)
+            _put_snapshot(connection, snapshot, drops_log=drops_log)
         self._replaced, self._has_replaced = snapshot.seq, not drops_log
 
     def drop_some(self) -> bool:
@@ -230,17 +223,19 @@ class Store:
     def erase(self, snapshot: Snapshot, ids: Iterable[int], nodes: Iterable[int]) -> None:
         """Replace the log by a snapshot, and take these ids out of everything else; nothing of them stays in the file.
 
-        Answers keep their keys, with -1 in place of the ids.
+        Answers keep their keys, with -1 in place of the ids. All in one commit: with the log goes the operation that a
+        start would finish the erasure by.
         """
         gone = [(number,) for number in ids]
-        self.keep_snapshot(snapshot)
         with self._transaction() as connection:
+            _put_snapshot(connection, snapshot, drops_log=True)
             connection.executemany("DELETE FROM meta WHERE id = ?", gone)
             connection.executemany("DELETE FROM thumbnails WHERE id = ?", gone)
             connection.executemany("UPDATE events SET name = NULL WHERE id = ?", gone)
             connection.executemany("UPDATE events SET name = NULL WHERE other = ?", gone)
             connection.executemany("DELETE FROM members WHERE node = ?", [(node,) for node in nodes])
             _scrub_answers(connection, {number for (number,) in gone})
+        self._replaced, self._has_replaced = snapshot.seq, False
         self._is_cut = self._cut()
 
     def set_fact(self, name: str, value: Any) -> None:
@@ -374,18 +369,41 @@ class Store:
         """File, time and next id of each backup."""
         return self._read("SELECT file, at, next_id FROM backups ORDER BY at")
 
-    def copy_to(self, path: Path) -> Snapshot | None:
-        """A whole copy in another file while this one is written to; the snapshot that it builds upon."""
-        source = _connected(self.path)
-        target = sqlite3.connect(path)
+    def seen_now(self) -> Seen:
+        """All that is committed now, to be copied while the file is written to; for the thread that writes."""
+        connection = _connected(self.path)
         try:
-            source.execute("BEGIN")
-            found = source.execute("SELECT seq, file, digest, state FROM snapshots").fetchall()
-            source.backup(target, pages=4096)
-        finally:
-            target.close()
-            source.close()
-        return _snapshot(*found[0]) if found else None
+            connection.execute("BEGIN")
+            found = connection.execute("SELECT seq, file, digest, state FROM snapshots").fetchall()
+        except BaseException:
+            connection.close()
+            raise
+        return Seen(connection, _snapshot(*found[0]) if found else None)
+
+    def n_bytes(self) -> int:
+        """What the file takes with its write-ahead log."""
+        ahead = self.path.with_name(self.path.name + "-wal")
+        return sum(path.stat().st_size for path in (self.path, ahead) if path.exists())
+
+
+class Seen:
+    """A log as it was at one moment."""
+
+    def __init__(self, connection: sqlite3.Connection, snapshot: Snapshot | None) -> None:
+        self.snapshot = snapshot  # that it builds upon
+        self._connection = connection
+
+    def copy_to(self, path: Path) -> None:
+        """A whole copy in another file."""
+        try:
+            with contextlib.closing(sqlite3.connect(path)) as target:
+                self._connection.backup(target, pages=4096)
+        except sqlite3.Error as error:
+            raise _refused(error) from error
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._connection.close()
 
 
 # ------------------------------------------------------------------------------------------------------- pieces
@@ -465,6 +483,17 @@ def _write_followed(connection: sqlite3.Connection, followed: Sequence[Followed]
     )
 
 
+def _put_snapshot(connection: sqlite3.Connection, snapshot: Snapshot, *, drops_log: bool) -> None:
+    connection.execute("DELETE FROM snapshots")
+    connection.execute(
+        "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)",
+        (snapshot.seq, time.time(), snapshot.file, snapshot.digest, json.dumps(snapshot.state)),
+    )
+    if drops_log:
+        connection.execute("DELETE FROM operations WHERE seq <= ?", (snapshot.seq,))
+    _drop_old_keys(connection)
+
+
 def _dropped(connection: sqlite3.Connection, last: int, most: int) -> bool:
     """Drop the oldest operations up to a place; whether there may be more."""
     done = connection.execute(
@@ -488,12 +517,19 @@ def _scrub_answers(connection: sqlite3.Connection, gone: set[int]) -> None:
         answer = json.loads(body)
         if answer.get("id") in (answer.get("ids") or ()):
             continue  # the answer to a forget: its key must give it again, and events have these numbers too
-        if isinstance(answer.get("ids"), list) and not gone.isdisjoint(answer["ids"]):
-            answer["ids"] = [-1 if number in gone else number for number in answer["ids"]]
-            changed.append((json.dumps(answer), seq))
-        elif answer.get("id") in gone:
-            changed.append((json.dumps({"id": -1}), seq))
+        scrubbed = {name: _without_ids(name, value, gone) for name, value in answer.items()}
+        if scrubbed.get("id") == -1:
+            scrubbed.pop("name", None)
+        if scrubbed != answer:
+            changed.append((json.dumps(scrubbed), seq))
     connection.executemany("UPDATE answers SET body = ? WHERE seq = ?", changed)
+
+
+def _without_ids(name: str, value: Any, gone: set[int]) -> Any:
+    """One field of an answer, with -1 in place of these ids."""
+    if name == "ids" and isinstance(value, list):
+        return [-1 if number in gone else number for number in value]
+    return -1 if name in ("id", "part") and value in gone else value
 
 
 def _refused(error: sqlite3.Error) -> ServiceError:

@@ -12,7 +12,7 @@ from armillary.service.collection import Collection
 from armillary.service.identities import Identities, Int64Array, spread
 from armillary.service.operations import Rows
 
-_MOST_EVENTS, _MOST_NEAREST, _MOST_ROWS = 50, 6, 1000
+_MOST_EVENTS, _MOST_NEAREST, _MOST_ROWS, _MOST_NODES = 50, 6, 1000, 10_000
 
 
 def n_ids(collection: Collection) -> int:
@@ -100,7 +100,7 @@ def identity(collection: Collection, number: int) -> dict[str, Any]:
     """Everything about one id."""
     state = collection.identities
     (now,) = state.current([number])
-    past = _known_as(state, now) if now >= 0 else [number]
+    past = state.known_as(number)
     found: dict[str, Any] = {
         "id": number,
         "current": now,
@@ -122,23 +122,13 @@ def _history(collection: Collection, past: list[int]) -> list[Any]:
     return (stored + fresh)[-_MOST_EVENTS:]
 
 
-def _known_as(state: Identities, now: int) -> list[int]:
-    if not state.is_links:
-        return [now]
-    given = np.arange(state.next_id)
-    past: list[int] = given[state.model.current_ids(given) == now].tolist()
-    return past
-
-
 def _figure(collection: Collection, now: int) -> dict[str, Any]:
     model = collection.identities.model
     is_own = model.subcluster_ids_ == now
     total, weight = model.resultants_[is_own].sum(axis=0), float(model.counts_[is_own].sum())
     length = float(np.linalg.norm(total))
     numbers = model.subclusters_of(now)
-    kept = (
-        collection.store.members_in(numbers.tolist()[:500], _MOST_ROWS) if collection.identities.store_members else []
-    )
+    kept = _kept(collection, now) if collection.identities.store_members else []
     return {
         "vectors": weight,
         "subclusters": numbers.tolist()[:1000],
@@ -146,6 +136,13 @@ def _figure(collection: Collection, now: int) -> dict[str, Any]:
         "rows": [row for row, _ in kept],
         "nearest": _nearest(collection, total / (length or 1.0), now),
     }
+
+
+def _kept(collection: Collection, now: int) -> list[tuple[int, int]]:
+    """Numbers of kept vectors, also of those whose sub-clusters were merged into others since."""
+    nodes = np.array(collection.store.member_nodes(), np.int64)
+    own = nodes[collection.identities.model.labels_now(nodes) == now]
+    return collection.store.members_in(own.tolist()[:_MOST_NODES], _MOST_ROWS)
 
 
 def _nearest(collection: Collection, centre: Float64Array, now: int) -> list[dict[str, Any]]:

@@ -713,7 +713,7 @@ class Links(Clusterer):
         with self._turns.lock:
             end, history, ids = self.next_id_, self.history_, self.subcluster_ids_.copy()
         given = self._integers(past_ids, "past_ids", "ids", end)
-        return _followed(given, history[history[:, 1] == Fate.MERGE][:, 2:], ids, ids)
+        return _followed(given, standing_merges(history), ids, ids)
 
     def subclusters_of(self, cluster: int) -> Int64Array:
         """Numbers of the sub-clusters of the cluster with this id (m,), in the order of `resultants_`.
@@ -1470,6 +1470,17 @@ class _Teacher:
 def most_in_place(n_features: int) -> int:
     """How many dense vectors one call learns in the arrays at work; beyond them it learns in a copy of all."""
     return block_rows(n_features)
+
+
+def standing_merges(history: Int64Array) -> Int64Array:
+    """Of a history (E, 4), the merges (S, 2) that hold, oldest first: ids that went, and those that they went into.
+
+    A merge that was undone gave its id back: what became of it later is no matter of the cluster that it once joined.
+    """
+    told = history[(history[:, 1] == Fate.MERGE) | (history[:, 1] == Fate.SPLIT)]
+    _, from_the_end = np.unique(told[::-1, 2], return_index=True)
+    last = told[np.sort(len(told) - 1 - from_the_end)]
+    return last[last[:, 1] == Fate.MERGE][:, 2:]
 
 
 def _lead(graph: LinkGraph, row: FloatArray) -> float:
