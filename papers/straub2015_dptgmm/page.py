@@ -147,10 +147,4 @@ def _about(results: Results) -> str:
     if recorded:
         traces = {len(entry["methods"]["DP-TGMM"]["trace"]) for entry in recorded.values()}
         said += f" Frames: {max(traces)} sweeps."
-    seconds = results["about"].get("seconds", {})
-    if seconds:
-        said += (
-            f"\n\n**Time.** Seconds by the clock (and of CPU) of each part, on two cores that had other work: "
-            f"{told_seconds(seconds)}; {sum(one['cpu'] for one in seconds.values()) / 60:.0f} minutes of CPU in all."
-        )
-    return f"{said}\n"
+    return f"{said}\n\n{told_seconds(results['about'].get('seconds', {}))}\n"

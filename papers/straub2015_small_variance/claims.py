@@ -1048,15 +1048,6 @@ def _image_table(results: Results) -> str:
     return table
 
 
-def _time(results: Results) -> str:
-    """Of every part."""
-    seconds = results["about"]["seconds"]
-    return (
-        f"**Time.** Seconds by the clock (and of CPU) of each part, on two cores that had other work: "
-        f"{told_seconds(seconds)}; {sum(one['cpu'] for one in seconds.values()) / 60:.0f} minutes of CPU in all.\n\n"
-    )
-
-
 def _notes(results: Results) -> str:
     streams = [(name, stream) for name, stream in results["streams"].items() if "skipped" not in stream]
     drift, n_rows = streams[0][1]["drift_concentration"], streams[0][1]["n_rows"]
@@ -1066,7 +1057,9 @@ def _notes(results: Results) -> str:
 streams are followed once, and nothing is drawn there, so that they have no interval but over streams.
 
 {rules(lines(results), BEFORE)}
-{_time(results)}**Settings that the paper leaves open** (Figure 3) are in `synthetic.py`: concentration 325,
+{told_seconds(results["about"]["seconds"])}
+
+**Settings that the paper leaves open** (Figure 3) are in `synthetic.py`: concentration 325,
 directions at least 18 degrees apart.
 
 **Streams.** `max_angle` 100 degrees as in the paper, and 80. H = 400. The paper's beta = 1e5 weighs memory against
