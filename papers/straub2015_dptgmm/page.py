@@ -142,7 +142,7 @@ def _about(results: Results) -> str:
             said += f" Thirty clusters{suffix}: {entry['n_runs']} runs of {entry['n_draws']} sweeps after the warm-up"
             said += "." if suffix else ", all of them kept (a fit by default has 150, of which it keeps 100)."
     if "trace" in results.get("words", {}):
-        said += f" Words: {results['words']['n_sweeps']} sweeps from the default start; from the paper's all its 800."
+        said += f" Words: {results['words']['n_sweeps']} sweeps from the default start."
     recorded = {name: entry for name, entry in results.get("frames", {}).items() if "methods" in entry}
     if recorded:
         traces = {len(entry["methods"]["DP-TGMM"]["trace"]) for entry in recorded.values()}

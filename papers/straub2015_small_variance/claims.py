@@ -565,8 +565,9 @@ def _meaning(name: str, what: str) -> Callable[[Results], Verdict]:
         entries = {key: runs for key, runs in results["other_data"].items() if key.startswith(f"{name} at")}
         if not entries:
             return Verdict("no recorded data", SKIPPED)
-        words, wins = [], []
+        words, wins, chances = [], [], []
         for key, runs in entries.items():
+            chances += [run["chance ami"] for run in runs]
             mean = {one: sum(run[one] for run in runs) / len(runs) for one in runs[0]}
             ends = interval([run["ami"] for run in runs])
             words.append(
@@ -574,7 +575,7 @@ def _meaning(name: str, what: str) -> Callable[[Results], Verdict]:
                 f"k-means {mean['k-means ami']:.3f}, K about {mean['n_clusters']:.0f}"
             )
             wins += [mean["ami"] > mean["chance ami"] + 0.05, mean["stream ami"] > mean["chance ami"] + 0.05]
-        measured = f"adjusted mutual information with {what}: {'; '.join(words)}; chance 0.00"
+        measured = f"adjusted mutual information with {what}: {'; '.join(words)}; chance {max(chances):.2f} at most"
         return Verdict(measured, over(wins), f"{len(next(iter(entries.values())))} orders")
 
     return judge
