@@ -218,6 +218,16 @@ def test_relaxation_is_that_of_simulated_chains(modules):
     assert narrow["log step"] < 5.0
 
 
+def test_sets_have_the_sizes_that_the_paper_prints_but_for_one(modules):
+    folder = os.environ.get("ARMILLARY_SHARED_DATA")
+    if not folder:
+        pytest.skip(REASON)
+    load = modules["documents"].load
+    assert load(Path(folder), "k1a").counts.shape == (2340, 21839)
+    # the paper: 1,079 features as well
+    assert load(Path(folder), "CNAE-9").counts.shape == (1079, 856)
+
+
 def test_quantities_of_a_collection(modules):
     rows = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     found = modules["counter_examples"].quantities(rows, np.array([0, 0, 1, 1]))
