@@ -7,6 +7,8 @@ import math
 import os
 import platform
 import tempfile
+import time
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +24,8 @@ import armillary
 T = TypeVar("T")
 
 CONSOLE = Console()
+# Wall and CPU seconds of cases that an earlier process computed for the run that goes on.
+_EARLIER = {"wall": 0.0, "cpu": 0.0}
 NO_DATA = "ARMILLARY_SHARED_DATA does not name a data folder"
 
 
@@ -72,17 +76,62 @@ def clean(value: Any) -> Any:
     return value
 
 
+def clock() -> dict[str, float]:
+    """Wall and CPU seconds of this process so far, with those of a run that it goes on with."""
+    return {"wall": _EARLIER["wall"] + time.perf_counter(), "cpu": _EARLIER["cpu"] + time.process_time()}
+
+
+def since(begin: Mapping[str, float]) -> dict[str, float]:
+    """Seconds since a reading of the clock."""
+    return {name: round(value - begin[name], 1) for name, value in clock().items()}
+
+
+def told_seconds(seconds: Mapping[str, Mapping[str, float]]) -> str:
+    """Wall and CPU seconds of parts, in words; early runs told the clock alone."""
+    parts = [
+        f"{name} {spent['wall']:.0f}" + (f" ({spent['cpu']:.0f})" if "cpu" in spent else "")
+        for name, spent in seconds.items()
+    ]
+    wall = sum(spent["wall"] for spent in seconds.values())
+    known = [spent["cpu"] for spent in seconds.values() if "cpu" in spent]
+    return (
+        "**Time.** Seconds by the clock (and of CPU) of each part, on two cores that had other work: "
+        f"{', '.join(parts)}. In all {wall / 60.0:.0f} minutes by the clock, "
+        f"and {sum(known) / 60.0:.0f} of CPU where it was told."
+    )
+
+
 def resumed(cases: Mapping[str, Callable[[], Any]], store: Path, word: str) -> dict[str, Any]:
     """What all cases gave, ready for JSON; a run that was cut short goes on from what it left in `store`."""
     store.parent.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = json.loads(store.read_text()) if store.exists() else {}
-    for name in track([name for name in cases if name not in found], word):
-        found[name] = clean(cases[name]())
+    for name in found:
+        for kind, value in found[name]["spent"].items():
+            _EARLIER[kind] += value
+    missing = [name for name in cases if name not in found]
+    for name in track(missing, word) if word else missing:  # bars within bars are not shown
+        begin = clock()
+        value = clean(cases[name]())
+        found[name] = {"value": value, "spent": since(begin)}
         half = store.with_suffix(".part")
         half.write_text(json.dumps(found))
         half.replace(store)
     store.unlink(missing_ok=True)
-    return {name: found[name] for name in cases}
+    return {name: found[name]["value"] for name in cases}
+
+
+def computed(parts: Mapping[str, Callable[[], Any]], store: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Every part's results, and its seconds: a run that was cut short goes on with the parts that are missing."""
+
+    def timed(part: Callable[[], Any]) -> dict[str, Any]:
+        begin = clock()
+        results = part()
+        return {"results": results, "seconds": since(begin)}
+
+    # another choice of parts is another run
+    own = store.with_stem(f"{store.stem} {zlib.crc32('; '.join(parts).encode()):08x}")
+    found = resumed({name: lambda part=part: timed(part) for name, part in parts.items()}, own, word="")
+    return {name: one["results"] for name, one in found.items()}, {name: one["seconds"] for name, one in found.items()}
 
 
 def interval(values: Iterable[float], level: float = 0.95) -> tuple[float, float]:

@@ -7,7 +7,7 @@ with the lines that answer it: `by_section` shows all of them, and a test holds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 Results = dict[str, Any]
@@ -115,6 +115,16 @@ def table(lines: Sequence[Line]) -> str:
         for number, line in enumerate(lines, start=1)
     ]
     return _HEADER + "".join(rows)
+
+
+def rules(lines: Sequence[Line], before: Collection[str]) -> str:
+    """Which rules are older than the results that they judge."""
+    older = [str(number) for number, line in enumerate(lines, start=1) if line.key in before]
+    return (
+        f"**Rules.** Those of lines {', '.join(older)} were committed before the first run that they judge. Those of "
+        "other lines\nwith runs were written, or worded anew, when results of an earlier run were known; runs since "
+        "then have not changed a rule.\n"
+    )
 
 
 def by_section(said: Sequence[Said], lines: Sequence[Line]) -> str:

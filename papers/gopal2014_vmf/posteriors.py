@@ -47,5 +47,6 @@ def measure(documents: Documents, way: str, seed: int, gibbs: tuple[int, int]) -
     return {
         "nats": gain(model.score(rows.test), start.shape[1]),
         "seconds": seconds,
+        "steps": float(getattr(model, "n_iter_", 0)),
         "NMI": float(normalized_mutual_info_score(classes, model.labels_)),
     }

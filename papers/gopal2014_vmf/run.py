@@ -1,11 +1,12 @@
 """What Gopal and Yang (2014), Von Mises-Fisher clustering models, claim, and what we measure on real text.
 
-    python papers/gopal2014_vmf/run.py            all, about half an hour: results, claims, pictures
+    python papers/gopal2014_vmf/run.py            all: results, claims, which say how long it takes, pictures
     python papers/gopal2014_vmf/run.py --quick    small sets, about a minute, written elsewhere
     python papers/gopal2014_vmf/run.py --only topics    one part; the others are those of the last run
 
-Recorded text is read where ARMILLARY_SHARED_DATA names the data folder; without it everything real is skipped, which
-the results say, and documents drawn from topics are clustered instead, so that the script is still exercised.
+A run that was cut short goes on where it stopped. Recorded text is read where ARMILLARY_SHARED_DATA names the data
+folder; without it everything real is skipped, which the results say, and documents drawn from topics are clustered
+instead, so that the script is still exercised.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,16 +27,29 @@ import documents
 import first_concentrations
 import held_out
 import hierarchies
+import iterations
 import methods
 import pictures
 import posteriors
+import proposals
 import slices
 import topics_over_time
+import weightings
 from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
 sys.path.append(str(Path(__file__).parents[2]))  # what papers share
-from papers.common import CONSOLE, NO_DATA, cases_of, clean, resumed, shared_data, temporary_folder, track, versions
+from papers.common import (
+    CONSOLE,
+    NO_DATA,
+    cases_of,
+    computed,
+    resumed,
+    shared_data,
+    temporary_folder,
+    track,
+    versions,
+)
 
 HERE = Path(__file__).parent
 
@@ -53,15 +66,16 @@ class Runs:
     lasts: tuple[int, ...] = ()  # slices of time, each learned up to and scored on the next
     starts: int = 0  # seeds of first concentrations
     ways: int = 0  # splits for the ways to the posterior
+    details: int = 0  # seeds for weightings, iterations and proposals
 
 
 SIZES: dict[str, dict[str, Runs]] = {
     "full": {
-        "CNAE-9": Runs(10, 5, 3, 3, trees=2, starts=5, ways=3),
-        "BBC": Runs(5, 3, 2, 2, starts=5),
-        "re0": Runs(5, 3, 2, 3, trees=2, starts=5),
-        "fbis": Runs(3, 2, 1, 2, starts=3),
-        "k1a": Runs(3, 2, 1, 2, trees=1, starts=3),
+        "CNAE-9": Runs(10, 5, 3, 3, trees=2, starts=5, ways=5, details=3),
+        "BBC": Runs(5, 3, 2, 2, starts=5, ways=3, details=3),
+        "re0": Runs(5, 3, 2, 3, trees=2, starts=5, ways=3, details=3),
+        "fbis": Runs(3, 2, 1, 2, starts=3, ways=3, details=3),
+        "k1a": Runs(3, 2, 1, 2, trees=1, starts=3, ways=1, details=3),
         "k1b": Runs(3, 2, 1, 0, starts=3),
         "R8": Runs(3, 1, 1, 1, starts=3),
         "Reuters": Runs(2, 1, 1, 1, lasts=(3, 5), starts=2),
@@ -70,7 +84,7 @@ SIZES: dict[str, dict[str, Runs]] = {
         "NIPS": Runs(0, 0, 0, 1, trees=1, lasts=(1991, 1993, 1995, 1997)),
     },
     "quick": {
-        "CNAE-9": Runs(3, 1, 1, 1, trees=1, starts=1, ways=1),
+        "CNAE-9": Runs(3, 1, 1, 1, trees=1, starts=1, ways=1, details=1),
         "BBC": Runs(2, 1, 0, 1),
         "re0": Runs(2, 1, 0, 1),
         "k1a": Runs(1, 0, 0, 0),
@@ -119,7 +133,7 @@ def hold_out(found: documents.Documents, runs: Runs) -> dict[str, Any]:
     return held_out.over_splits(found, numbers, runs.splits, track)
 
 
-def run_first_concentrations(sets: Sets, size: str) -> dict[str, Any]:
+def run_first_concentrations(sets: Sets, size: str, output: Path) -> dict[str, Any]:
     """By set: every start and seed."""
     cases = {
         f"{name}: {kind}, run {seed}": partial(first_concentrations.measure, found, kind, seed)
@@ -127,10 +141,10 @@ def run_first_concentrations(sets: Sets, size: str) -> dict[str, Any]:
         for kind in (claims.RANDOM, claims.PLUS)
         for seed in range(1, runs.starts + 1)
     }
-    return _by_set(resumed(cases, cases_of(HERE, size, "first concentrations"), "first concentrations"))
+    return _by_set(resumed(cases, cases_of(output, size, "first concentrations"), "first concentrations"))
 
 
-def run_posteriors(sets: Sets, size: str) -> dict[str, Any]:
+def run_posteriors(sets: Sets, size: str, output: Path) -> dict[str, Any]:
     """By set: every way to the posterior and split."""
     cases = {
         f"{name}: {way}, run {seed}": partial(posteriors.measure, found, way, seed, GIBBS[size])
@@ -138,10 +152,21 @@ def run_posteriors(sets: Sets, size: str) -> dict[str, Any]:
         for way in posteriors.WAYS
         for seed in range(1, runs.ways + 1)
     }
-    return _by_set(resumed(cases, cases_of(HERE, size, "posteriors"), "ways to the posterior"))
+    return _by_set(resumed(cases, cases_of(output, size, "posteriors"), "ways to the posterior"))
 
 
-def run_counter_examples(sets: Sets, size: str, folder: Path) -> dict[str, Any]:
+def run_details(sets: Sets, size: str, part: str, output: Path) -> dict[str, Any]:
+    """By set: weightings, iterations or proposals, by seed."""
+    do = {"weightings": weightings.measure, "iterations": iterations.measure, "proposals": proposals.measure}[part]
+    cases = {
+        f"{name}: {part}, run {seed}": partial(do, found, seed)
+        for name, (found, runs) in sets.items()
+        for seed in range(1, runs.details + 1)
+    }
+    return {name: by[part] for name, by in _by_set(resumed(cases, cases_of(output, size, part), part)).items()}
+
+
+def run_counter_examples(sets: Sets, size: str, output: Path, folder: Path) -> dict[str, Any]:
     """Collections that are no text, by start and seed; and what all collections are like."""
     cases: dict[str, Callable[[], Any]] = {
         f"{name}: {kind}, run {seed}": partial(counter_examples.dense, folder, name, kind, seed)
@@ -149,7 +174,7 @@ def run_counter_examples(sets: Sets, size: str, folder: Path) -> dict[str, Any]:
         for kind in (claims.RANDOM, claims.PLUS)
         for seed in range(1, DENSE_SEEDS + 1)
     }
-    found = _by_set(resumed(cases, cases_of(HERE, size, "counter-examples"), "counter-examples"))
+    found = _by_set(resumed(cases, cases_of(output, size, "counter-examples"), "counter-examples"))
     like = {name: counter_examples.quantities(*counter_examples.load(folder, name)) for name in counter_examples.NAMES}
     for name, (one, _) in sets.items():
         if one.classes is not None:
@@ -176,10 +201,10 @@ def _by_set(cases: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def run(size: str, folder: Path | None, part: str, output: Path) -> dict[str, Any]:
-    """All sets of a size: every part, or one."""
+def parts_of(size: str, folder: Path | None, output: Path) -> dict[str, Callable[[], dict[str, Any]]]:
+    """All parts of a size by name; nothing runs yet."""
     if folder is None:
-        runs = Runs(2, 1, 1, 1, trees=1, lasts=(3,), starts=1, ways=1)
+        runs = Runs(2, 1, 1, 1, trees=1, lasts=(3,), starts=1, ways=1, details=1)
         sets: Sets = {"4 topics": (documents.drawn(160, 200, 4, seed=1), runs)}
     else:
         sets = {name: (documents.load(folder, name), runs) for name, runs in SIZES[size].items()}
@@ -198,20 +223,21 @@ def run(size: str, folder: Path | None, part: str, output: Path) -> dict[str, An
         "hierarchies": (grow, lambda runs: runs.trees),
         "slices": (follow, lambda runs: runs.lasts),
     }
-    parts = {
-        name: {of: do(*one) for of, one in sets.items() if is_asked(one[1])}
-        for name, (do, is_asked) in jobs.items()
-        if part in ("", name)
-    }
-    others: dict[str, Callable[[], dict[str, Any]]] = {
-        "first_concentrations": lambda: run_first_concentrations(sets, size),
-        "posteriors": lambda: run_posteriors(sets, size),
-    }
+
+    def by_set(name: str) -> dict[str, Any]:
+        do, is_asked = jobs[name]
+        cases = {of: partial(do, *one) for of, one in sets.items() if is_asked(one[1])}
+        return resumed(cases, cases_of(output, size, name), word="")
+
+    parts: dict[str, Callable[[], dict[str, Any]]] = {name: partial(by_set, name) for name in jobs}
+    parts["first_concentrations"] = lambda: run_first_concentrations(sets, size, output)
+    parts["posteriors"] = lambda: run_posteriors(sets, size, output)
+    parts |= {name: partial(run_details, sets, size, name, output) for name in claims.DETAILS}
     if folder is not None:
-        others["counter_examples"] = lambda: run_counter_examples(sets, size, folder)
+        parts["counter_examples"] = lambda: run_counter_examples(sets, size, output, folder)
         if "NIPS" in sets and size == "full":
-            others["topics"] = lambda: run_topics(sets, folder, output)
-    return parts | {name: do() for name, do in others.items() if part in ("", name)}
+            parts["topics"] = lambda: run_topics(sets, folder, output)
+    return parts
 
 
 def draw(results: dict[str, Any], output: Path) -> None:
@@ -245,7 +271,7 @@ def main() -> None:
     parser.add_argument(
         "--output", type=Path, help="a folder; by default this one for all, a temporary one for --quick"
     )
-    parser.add_argument("--only", choices=claims.PARTS, help="compute one part; the others are those of the last run")
+    parser.add_argument("--only", choices=claims.PARTS, action="append", help="one part; may be given again")
     arguments = parser.parse_args()
     folder = shared_data()
     # only recorded text, all of it, is worth keeping beside the script
@@ -254,30 +280,29 @@ def main() -> None:
     output.mkdir(parents=True, exist_ok=True)
     if folder is None:
         CONSOLE.print(f"Recorded text is skipped: {NO_DATA}. Documents drawn from topics stand in for it.")
-    begin = time.perf_counter()
+    stored = output / "results.json"
     with warnings.catch_warnings():
         # what stops at 200 steps is good enough, for every method alike
         warnings.simplefilter("ignore", ConvergenceWarning)
-        parts = run(arguments.size, folder, arguments.only or "", output)
-    seconds = {arguments.only or "all": round(time.perf_counter() - begin, 1)}
-    stored = output / "results.json"
-    if arguments.only:
-        last = json.loads(stored.read_text()) if stored.exists() else {"about": {"seconds": {}}}
-        seconds = last["about"]["seconds"] | seconds
-        parts = {name: last.get(name, {}) for name in claims.PARTS} | parts
+        parts = parts_of(arguments.size, folder, output)
+        asked = {name: part for name, part in parts.items() if name in (arguments.only or claims.PARTS)}
+        found, seconds = computed(asked, cases_of(output, arguments.size, "parts"))
+    last: dict[str, Any] = {}
+    if arguments.only and stored.exists():
+        last = json.loads(stored.read_text())
     about = {
         "size": arguments.size,
         "data": claims.RECORDED if folder else f"drawn from topics: {NO_DATA}",
-        "seconds": seconds,
+        "seconds": last.get("about", {}).get("seconds", {}) | seconds,
         **versions(),
     }
-    results = clean({"about": about, **parts})
+    results = {"about": about} | {name: found.get(name, last.get(name, {})) for name in claims.PARTS}
     draw(results, output)
     stored.write_text(json.dumps(results, indent=1) + "\n")
     (output / "results.md").write_text(claims.tables(results))
     (output / "claims.md").write_text(claims.page(results))
     show(results)
-    CONSOLE.print(f"{sum(seconds.values()):.0f} seconds; results, claims and pictures are in {output}")
+    CONSOLE.print(f"Results, claims and pictures are in {output}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Mansfield et al. (2018), Links: a high-dimensional online clustering method, on real voice and face embeddings.
 
-    python papers/mansfield2018_links/run.py                      all, about fifteen minutes: results, claims, pictures
+    python papers/mansfield2018_links/run.py                      all: results, claims, pictures
     python papers/mansfield2018_links/run.py --only "faces, centred"    one set; the others are those of the last run
     python papers/mansfield2018_links/run.py --only similarities        or --only behaviour: a minute or two each
     python papers/mansfield2018_links/run.py --toy                a few seconds, for the tests
@@ -16,7 +16,8 @@ import argparse
 import json
 import subprocess
 import sys
-import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ import streams
 from armillary.metrics import matched_accuracy_score
 
 sys.path.append(str(Path(__file__).parents[2]))  # what papers share
-from papers.common import CONSOLE, NO_DATA, cases_of, clean, resumed, shared_data, temporary_folder, versions
+from papers.common import CONSOLE, NO_DATA, cases_of, computed, resumed, shared_data, temporary_folder, versions
 
 HERE = Path(__file__).parent
 TEST_ORDERS = (10, 11, 12)
@@ -76,33 +77,30 @@ def direction(name: str, tuning: streams.Stream, test: streams.Stream, peers: An
     return {"n_vectors": len(test.rows), "n_persons": test.n_persons, "methods": found}
 
 
-def both_directions(name: str, stream: streams.Stream, peers: Any) -> dict[str, Any]:
+def measured(name: str, load: Callable[[], streams.Stream], peers: Any, store: Path) -> dict[str, Any]:
     """Each half is tuned on once."""
+    stream = load()
     CONSOLE.print(f"{name}: {len(stream.rows):,} x {stream.rows.shape[1]}, {stream.n_persons} persons")
     first, second = stream.halves()
+    ways = {
+        "there": partial(direction, name, first, second, peers),
+        "back": partial(direction, name, second, first, peers),
+    }
     return {
         "shape": list(stream.rows.shape),
         "n_persons": stream.n_persons,
-        "directions": [direction(name, first, second, peers), direction(name, second, first, peers)],
+        "directions": list(resumed(ways, store, word="").values()),
     }
 
 
-def run_sets(names: list[str], folder: Path | None, peers: Any) -> dict[str, Any]:
-    """All methods on each set."""
-    if folder is None:
-        CONSOLE.print(f"Recorded embeddings are skipped: {NO_DATA}. A drawn stream stands in for them.")
-        return {"drawn": both_directions("drawn", streams.drawn(), peers)}
-    return {name: both_directions(name, streams.SETS[name](folder), peers) for name in names}
-
-
-def run_part(part: str, size: str, folder: Path | None, sets: dict[str, Any]) -> dict[str, Any]:
+def run_part(part: str, size: str, output: Path, folder: Path | None, sets: dict[str, Any]) -> dict[str, Any]:
     """What is made, and what is measured on recorded vectors without peers; a run that was cut short goes on."""
     n_runs, n_trials, n_orders = SIZES[size]
     if part == "similarities":
         cases = similarities.cases(folder, n_runs, n_trials)
-        return similarities.collected(resumed(cases, cases_of(HERE, size, part), part))
+        return similarities.collected(resumed(cases, cases_of(output, size, part), part))
     cases = behaviour.cases(folder, sets, n_runs, n_orders)
-    return behaviour.collected(resumed(cases, cases_of(HERE, size, part), part))
+    return behaviour.collected(resumed(cases, cases_of(output, size, part), part))
 
 
 def main() -> None:
@@ -122,30 +120,40 @@ def main() -> None:
         except (OSError, subprocess.CalledProcessError) as error:
             without = f"linkscluster and river could not be installed: {error}"
             CONSOLE.print(without)
-    begin = time.perf_counter()
     stored = output / "results.json"
-    last = json.loads(stored.read_text()) if arguments.only and stored.exists() else {}
-    sets = last.get("sets", {})
-    if arguments.only not in PARTS:
-        found = run_sets([arguments.only] if arguments.only else list(streams.SETS), folder, peers)
-        sets = {
-            name: found.get(name, sets.get(name)) for name in (*streams.SETS, "drawn") if name in found or name in sets
-        }
-    parts: dict[str, Any] = {}
-    for part in PARTS:
-        if arguments.only in (None, part):
-            parts[part] = run_part(part, "toy" if arguments.toy else "full", folder, sets)
+    last: dict[str, Any] = {}
+    if arguments.only and stored.exists():
+        last = json.loads(stored.read_text())
+    size, store = "toy" if arguments.toy else "full", cases_of(output, "toy" if arguments.toy else "full", "parts")
+    if folder is None:
+        CONSOLE.print(f"Recorded embeddings are skipped: {NO_DATA}. A drawn stream stands in for them.")
+        streamed = {"drawn": streams.drawn}
+    else:
+        streamed = {name: partial(load, folder) for name, load in streams.SETS.items()}
+
+    def is_asked(name: str) -> bool:
+        return arguments.only in (None, name) or (name == "drawn" and arguments.only not in PARTS)
+
+    of_sets = {
+        name: partial(measured, name, load, peers, cases_of(output, size, name))
+        for name, load in streamed.items()
+        if is_asked(name)
+    }
+    found, seconds = computed(of_sets, store)
+    sets = {name: found.get(name, last.get("sets", {}).get(name)) for name in streamed}
+    sets = {name: entry for name, entry in sets.items() if entry is not None}
+    of_parts = {part: partial(run_part, part, size, output, folder, sets) for part in PARTS if is_asked(part)}
+    parts, more = computed(of_parts, store)
     if peers is not None:
         peers.close()
+    before = last.get("about", {})
     about = {
         "data": "recorded" if folder else f"drawn: {NO_DATA}",
-        "peers": "run beside" if peers is not None else without,
-        "seconds": round(time.perf_counter() - begin, 1),
+        "peers": before.get("peers", without) if not of_sets else "run beside" if peers is not None else without,
+        "seconds": before.get("seconds", {}) | seconds | more,
         **versions(),
     }
-    if arguments.only in PARTS:
-        about = last["about"]  # of the run of the sets
-    results = last | clean({"about": about, "sets": sets, **parts})
+    results = last | {"about": about, "sets": sets, **parts}
     stored.write_text(json.dumps(results, indent=1) + "\n")
     (output / "claims.md").write_text(claims.page(results))
     for name, entry in results["sets"].items():

@@ -30,6 +30,8 @@ COUNTS = (1, 2, 5, 10, 50, 200)
 COSINE, ANGLE = 0.25, 0.15  # the delta of lemmas 1 and 3, and of lemma 2 in radians
 PAIRS = tuple((k, other) for k in COUNTS for other in COUNTS if other <= k)
 GROWN = (1, 2, 5, 10)  # vectors of a sub-cluster
+# Of the preferred axis: its share of a member's distance from the centre; members, and those nearest to one of them.
+LONG_SHARE, N_MEMBERS, N_NEAREST = 0.25, 400, 20
 
 
 def cluster(dimension: int, n_rows: int, rng: np.random.Generator, mode: float = MODE) -> tuple[np.ndarray, np.ndarray]:
@@ -73,6 +75,30 @@ def made(dimension: int, seed: int, n_trials: int) -> dict[str, Any]:
         },
         "means, degrees": math.degrees(float(np.mean(mean_angles))),
     }
+
+
+def elongated(dimension: int, seed: int, n_trials: int) -> dict[str, float]:
+    """Similarities of two members, and of two grown sub-clusters, of round clusters and of elongated ones.
+
+    An elongated cluster has the same angles to its centre; of the way from it a part is along one axis, to and fro. A
+    grown sub-cluster is a member with those nearest to it.
+    """
+    rng = np.random.default_rng([seed, dimension])
+    found: dict[str, list[float]] = {f"{kind} {what}": [] for kind in ("round", "long") for what in ("pair", "grown")}
+    for _ in range(n_trials):
+        center, rows = cluster(dimension, N_MEMBERS, rng)
+        heights = (rows @ center)[:, None]
+        sides = unit(rows - heights * center)
+        axis = rng.standard_normal(dimension)
+        axis = unit(axis - (axis @ center) * center)
+        along = rng.standard_normal((N_MEMBERS, 1)) * axis
+        stretched = unit(math.sqrt(1.0 - LONG_SHARE) * sides + math.sqrt(LONG_SHARE) * along)
+        for kind, members in (("round", rows), ("long", heights * center + np.sqrt(1.0 - heights**2) * stretched)):
+            half = N_MEMBERS // 2
+            found[f"{kind} pair"].append(float(np.mean(np.sum(members[:half] * members[half:], axis=1))))
+            grown = [_direction(members[np.argsort(-(members @ members[one]))[:N_NEAREST]]) for one in range(10)]
+            found[f"{kind} grown"].append(_between(grown))
+    return {name: float(np.mean(values)) for name, values in found.items()}
 
 
 def recorded(folder: Path, name: str, n_trials: int) -> list[dict[str, Any]]:
@@ -140,6 +166,11 @@ def cases(folder: Path | None, n_runs: int, n_trials: int) -> dict[str, Callable
         for dimension in DIMENSIONS
         for run in range(n_runs)
     }
+    found |= {
+        f"long, {dimension} dimensions, run {run}": partial(elongated, dimension, run, max(1, n_trials // 10))
+        for dimension in LARGE
+        for run in range(n_runs)
+    }
     if folder is not None:
         for name in ("voices of 10 speakers", "faces, centred"):
             found[name] = partial(recorded, folder, name, n_trials)
@@ -147,9 +178,13 @@ def cases(folder: Path | None, n_runs: int, n_trials: int) -> dict[str, Callable
 
 
 def collected(found: dict[str, Any]) -> dict[str, Any]:
-    """Made runs by dimension, persons of the recorded sets."""
-    by_dimension: dict[str, Any] = {str(dimension): [] for dimension in DIMENSIONS}
+    """Made and elongated runs by dimension, persons of the recorded sets."""
+    made: dict[str, Any] = {str(dimension): [] for dimension in DIMENSIONS}
+    long: dict[str, Any] = {str(dimension): [] for dimension in LARGE}
     for key, entry in found.items():
-        if ", run " in key:
-            by_dimension[key.split(" ")[0]].append(entry)
-    return {"made": by_dimension, "recorded": {key: entry for key, entry in found.items() if ", run " not in key}}
+        if key.startswith("long, "):
+            long[key.split(" ")[1]].append(entry)
+        elif ", run " in key:
+            made[key.split(" ")[0]].append(entry)
+    recorded = {key: entry for key, entry in found.items() if ", run " not in key}
+    return {"made": made, "elongated": long, "recorded": recorded}

@@ -87,10 +87,11 @@ def recorded(folder: Path, name: str) -> Frame:
     return Frame(name, read_depth_image(folder / "depth_frames" / f"{name}.png"), camera)
 
 
-def drawn(width: int, height: int) -> Frame:
-    """A furnished room whose planes are known, seen by a depth camera with noise."""
-    walk = make_room_walk(3, width=width, height=height, random_state=0)
-    return Frame("a made room", walk[1].depth, walk.camera, walk[1].direction_ids)
+def drawn(width: int, height: int, place: float = 0.5, seed: int = 0) -> Frame:
+    """A furnished room whose planes are known, seen by a depth camera with noise, at a place of its walk (0 to 1)."""
+    walk = make_room_walk(60, width=width, height=height, random_state=seed)
+    seen = walk[round(59 * place)]
+    return Frame("a made room", seen.depth, walk.camera, seen.direction_ids)
 
 
 def segment(frame: Frame, n_burn_in: int, n_draws: int) -> tuple[dict[str, Any], Segmented]:
@@ -135,20 +136,28 @@ def scenes(folder: Path, n_scenes: int, n_burn_in: int, n_draws: int, track: Tra
     }
 
 
-def bundled(folder: Path, n_runs: int, n_burn_in: int, n_draws: int) -> tuple[dict[str, Any], np.ndarray, Any]:
-    """The set of 10,000 rows that the authors ship, with DP-vMF-means at their lambda beside."""
+def _bundled_rows(folder: Path) -> np.ndarray:
+    """The 10,000 rows that the authors ship."""
     with np.load(folder / "directions" / "straub_sphere_synthetic.npz") as stored:
-        rows = stored["xyz"].astype(np.float64)
-    models = [
-        DirichletProcessMixture(n_burn_in=n_burn_in, n_draws=n_draws, random_state=seed).fit(rows)
-        for seed in range(n_runs)
-    ]
-    angle = math.acos(1.0 + AUTHORS_LAMBDA)
-    results = {
-        "n_rows": len(rows),
-        "n_clusters": [model.n_clusters_ for model in models],
-        "mean_n_clusters": [float(model.trace_[0, model.n_discarded_ :, 0].mean()) for model in models],
-        "condition_numbers": np.sort(models[0].condition_numbers()).tolist(),
-        "dp_vmf_means": {"degrees": math.degrees(angle), "n_clusters": DPvMFMeans(angle).fit(rows).n_clusters_},
+        return np.asarray(stored["xyz"], dtype=np.float64)
+
+
+def bundled_model(folder: Path, seed: int, n_burn_in: int, n_draws: int) -> tuple[np.ndarray, Any]:
+    """The authors' rows, and a chain on them."""
+    rows = _bundled_rows(folder)
+    return rows, DirichletProcessMixture(n_burn_in=n_burn_in, n_draws=n_draws, random_state=seed).fit(rows)
+
+
+def bundled(folder: Path, seed: int, n_burn_in: int, n_draws: int) -> dict[str, Any]:
+    """What one chain on the authors' rows finds."""
+    _, model = bundled_model(folder, seed, n_burn_in, n_draws)
+    return {
+        "n_clusters": model.n_clusters_,
+        "mean_n_clusters": float(model.trace_[0, model.n_discarded_ :, 0].mean()),
     }
-    return results, rows, models[0]
+
+
+def bundled_means(folder: Path) -> dict[str, Any]:
+    """DP-vMF-means at the authors' lambda."""
+    angle = math.acos(1.0 + AUTHORS_LAMBDA)
+    return {"degrees": math.degrees(angle), "n_clusters": DPvMFMeans(angle).fit(_bundled_rows(folder)).n_clusters_}

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from claims import SAID, SETS, lines, mean_nmi, n_near, numbers
+from claims import BEFORE, SAID, SETS, lines, mean_nmi, n_near, numbers
 
 sys.path.append(str(Path(__file__).parents[2]))  # what papers share
-from papers.verdicts import by_section, counts, table
+from papers.common import told_seconds
+from papers.verdicts import by_section, counts, rules, table
 
 Results = dict[str, Any]
 
@@ -45,7 +46,8 @@ sub-cluster splits with corrected ratios and without the volume factor (`sampler
 
 **Normals.** Settings are the paper's (`normals.py`): a prior of 12 degrees with nu = 10,000, two clusters at the start,
 normals smoothed by total variation. Its images are not ours: here are a Kinect frame of NYU v2, a hallway of the
-authors' next paper, and a living room. The made room has known planes.
+authors' next paper, and a living room. The made room has known planes; its views are from along one walk, so that their
+interval tells of views, not of rooms.
 
 **Words.** The vectors are GloVe, not the paper's word2vec, so the number of clusters cannot be compared digit by digit.
 """
@@ -55,7 +57,15 @@ def page(results: Results) -> str:
     """All of it."""
     found = lines(results)
     head = f"{_HEAD}{counts(found)}\n{table(found)}"
-    parts = [head, _synthetic(results), _frames(results), _words(results), _NOTES, _about(results)]
+    parts = [
+        head,
+        _synthetic(results),
+        _frames(results),
+        _words(results),
+        _NOTES,
+        rules(found, BEFORE),
+        _about(results),
+    ]
     return "\n".join(part for part in [*parts, by_section(SAID, found)] if part)
 
 
@@ -132,13 +142,9 @@ def _about(results: Results) -> str:
             said += f" Thirty clusters{suffix}: {entry['n_runs']} runs of {entry['n_draws']} sweeps after the warm-up"
             said += "." if suffix else ", all of them kept (a fit by default has 150, of which it keeps 100)."
     if "trace" in results.get("words", {}):
-        said += f" Words: {results['words']['n_sweeps']} sweeps, where the paper has 800."
+        said += f" Words: {results['words']['n_sweeps']} sweeps from the default start."
     recorded = {name: entry for name, entry in results.get("frames", {}).items() if "methods" in entry}
     if recorded:
         traces = {len(entry["methods"]["DP-TGMM"]["trace"]) for entry in recorded.values()}
         said += f" Frames: {max(traces)} sweeps."
-    seconds = results["about"].get("seconds", {})
-    if seconds:
-        told = ", ".join(f"{name} {value:.0f}" for name, value in seconds.items())
-        said += f"\n\n**Time.** Seconds of the parts that recorded it, some beside other work: {told}."
-    return f"{said}\n"
+    return f"{said}\n\n{told_seconds(results['about'].get('seconds', {}))}\n"

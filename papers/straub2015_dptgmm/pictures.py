@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from armillary.plots import plot_condition_numbers, plot_sphere, plot_tangent_space
+from armillary.plots import plot_sphere, plot_tangent_space
 from armillary.plots.sphere import PALETTE, cluster_colors
 
 if TYPE_CHECKING:
@@ -122,23 +122,26 @@ def frame_spheres(segmented: list[Segmented], method: str) -> Figure:
     return figure
 
 
-def figure_5(model: Any, result: dict[str, Any]) -> Figure:
-    """Clusters and log joint over the sweeps from both starts, and the histogram of condition numbers."""
+def figure_5(words: dict[str, Any], runs: list[dict[str, Any]]) -> Figure:
+    """Clusters and log joint over the sweeps from the paper's start, and the histogram of condition numbers."""
     figure = Figure(figsize=(12.5, 3.9), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
-    for trace, color, word in (
-        (result, PALETTE[0], "from the default start"),
-        (result["from_few"], "#c8641a", "from 20 clusters, as in the paper"),
-    ):
-        sweeps = np.arange(1, 1 + len(trace["trace"]))
-        left.plot(sweeps, trace["trace"], color=color, linewidth=1.5, label=word)
-        middle.plot(sweeps, np.array(trace["log_joint"]) / 1e3, color=color, linewidth=1.5)
+    for number, run in enumerate(runs):
+        word = "from 20 clusters, as in the paper" if number == 0 else None
+        left.plot(run["sweeps"], run["n_clusters"], color="#c8641a", linewidth=1.2, label=word)
+        middle.plot(run["sweeps"], np.array(run["log_joint"]) / 1e3, color="#c8641a", linewidth=1.2)
+    left.axhline(words["n_clusters"], color=PALETTE[0], linewidth=1.2, label="from the default start, the answer")
+    left.axhline(96, color=INK, linewidth=0.9, linestyle=(0, (1, 2)), label="the paper, other vectors")
+    middle.axhline(words["log_joint"] / 1e3, color=PALETTE[0], linewidth=1.2)
     left.set(xlabel="sweep", ylabel="clusters", ylim=(0, None))
     middle.set(xlabel="sweep", ylabel="log joint, thousands of nats")
     left.legend(frameon=False, fontsize=9)
-    plot_condition_numbers(model, ax=right)
-    right.set_title(right.get_title(loc="left"), loc="left", fontsize=9, color=INK)  # a narrow panel
-    for ax in (left, middle):
+    numbers = words["condition_numbers"]
+    right.hist(numbers, bins=np.geomspace(1.0, 1.1 * max(numbers), 30), color=PALETTE[0])
+    right.axvline(words["round_condition_number"], color=INK, linewidth=0.9, linestyle=(0, (1, 2)), label="round ones")
+    right.set(xscale="log", xlabel="condition number of a cluster's covariance", ylabel="clusters")
+    right.legend(frameon=False, fontsize=9)
+    for ax in (left, middle, right):
         _plain(ax)
     return figure
 

@@ -1,12 +1,11 @@
 """What Straub et al. (2015), A Dirichlet process mixture model for spherical data, claim, and what we measure.
 
-    python papers/straub2015_dptgmm/run.py                      all, ten to fifteen minutes on two cores
+    python papers/straub2015_dptgmm/run.py                      all: the page says how long it takes
     python papers/straub2015_dptgmm/run.py --only words         one part; the others are those of the last run
-    python papers/straub2015_dptgmm/run.py --only "word runs"   800 sweeps by three seeds, about six minutes each
     python papers/straub2015_dptgmm/run.py --quick              the same at a small size, elsewhere
 
-Results, claims and pictures are written after every part. Recorded data is read where ARMILLARY_SHARED_DATA names the
-data folder; without it those parts are skipped, which the results say.
+A run that was cut short goes on where it stopped. Recorded data is read where ARMILLARY_SHARED_DATA names the data
+folder; without it those parts are skipped, which the results say.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import claims
+import costs
 import normals
+import other_models
 import page
 import pictures
 import proposals
@@ -31,7 +31,17 @@ import words
 from rich.table import Table
 
 sys.path.append(str(Path(__file__).parents[2]))  # what papers share
-from papers.common import CONSOLE, NO_DATA, cases_of, clean, resumed, shared_data, temporary_folder, track, versions
+from papers.common import (
+    CONSOLE,
+    NO_DATA,
+    cases_of,
+    computed,
+    resumed,
+    shared_data,
+    temporary_folder,
+    track,
+    versions,
+)
 
 HERE = Path(__file__).parent
 
@@ -54,9 +64,12 @@ class Size:
     n_scenes: int
     scene_sweeps: tuple[int, int]
     n_words: int | None
-    word_sweeps: tuple[int, int]  # from the default start, from the paper's
+    n_rooms: int  # views of the made room, besides that of the figure
+    word_sweeps: int  # from the default start
+    word_seeds: int  # of them, besides the first
     word_runs: tuple[int, int]  # from the paper's start: runs, sweeps
     proposals: tuple[int, int]  # runs, steps
+    costs: tuple[int, tuple[int, int], float]  # runs, draws of the short and the long chain, share of the rows
 
 
 SIZES = {
@@ -68,16 +81,19 @@ SIZES = {
         n_draws=60,
         other_runs=10,
         other_draws=100,
-        bundled=(2, 50, 50),
+        bundled=(10, 50, 50),
         frames=normals.FRAMES,
         room=(320, 240),
         frame_sweeps=(30, 20),
         n_scenes=20,
         scene_sweeps=(40, 20),
         n_words=None,
-        word_sweeps=(100, 250),
-        word_runs=(3, 800),
+        n_rooms=10,
+        word_sweeps=100,
+        word_seeds=4,
+        word_runs=(5, 800),
         proposals=(10, 400),
+        costs=(5, (10, 30), 1.0),
     ),
     "quick": Size(
         name="quick",
@@ -94,9 +110,12 @@ SIZES = {
         n_scenes=8,
         scene_sweeps=(20, 10),
         n_words=10_000,
-        word_sweeps=(20, 20),
+        n_rooms=2,
+        word_sweeps=20,
+        word_seeds=1,
         word_runs=(1, 40),
         proposals=(2, 100),
+        costs=(1, (5, 15), 0.2),
     ),
     "toy": Size(
         name="toy",
@@ -113,9 +132,12 @@ SIZES = {
         n_scenes=1,
         scene_sweeps=(2, 2),
         n_words=2000,
-        word_sweeps=(4, 4),
+        n_rooms=1,
+        word_sweeps=4,
+        word_seeds=1,
         word_runs=(1, 4),
         proposals=(1, 10),
+        costs=(1, (1, 3), 0.02),
     ),
 }
 
@@ -138,20 +160,23 @@ def run_default(kind: str, size: Size, output: Path) -> dict[str, Any]:
     return results
 
 
-def run_elsewhere(kind: str, size: Size, _: Path) -> dict[str, Any]:
+def run_elsewhere(kind: str, size: Size, output: Path) -> dict[str, Any]:
     """Samplers from other starts, and with the paper's own moves; a run that was cut short goes on."""
     given = size.n_rows, size.n_true, range(size.other_runs), size.other_draws
     cases = synthetic.elsewhere(kind, *given)
     word = f"{kind}, other starts"
-    return synthetic.collected(resumed(cases, cases_of(HERE, size.name, word), word), *given)
+    return synthetic.collected(resumed(cases, cases_of(output, size.name, word), word), *given)
 
 
 def run_bundled(size: Size, output: Path, folder: Path) -> dict[str, Any]:
     """The authors' own set."""
-    results, rows, model = normals.bundled(folder, *size.bundled)
-    title = f"the authors' 10,000 rows: {model.n_clusters_} clusters of DP-TGMM"
+    n_runs, *sweeps = size.bundled
+    cases = {f"run {run}": partial(normals.bundled, folder, run, *sweeps) for run in range(n_runs)}
+    found = list(resumed(cases, cases_of(output, size.name, "bundled"), "the authors' rows").values())
+    rows, model = normals.bundled_model(folder, 0, *sweeps)
+    title = f"the authors' {len(rows):,} rows: {model.n_clusters_} clusters of DP-TGMM"
     pictures.save(pictures.globe(rows, model.labels_, model.means_, title), output / "bundled.png")
-    return results
+    return {"runs": found, "dp_vmf_means": normals.bundled_means(folder)}
 
 
 def run_frames(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
@@ -172,28 +197,60 @@ def run_scenes(size: Size, _: Path, folder: Path) -> dict[str, Any]:
     return normals.scenes(folder, size.n_scenes, *size.scene_sweeps, track)
 
 
+def run_rooms(size: Size, output: Path) -> dict[str, Any]:
+    """Views of the made room, whose planes are known: from its first look to the end of its turn."""
+
+    def segmented(view: int) -> dict[str, Any]:
+        place = 0.5 * view / size.n_rooms
+        return normals.segment(normals.drawn(*size.room, place, 1 + view), *size.frame_sweeps)[0]
+
+    cases = {f"view {view}": partial(segmented, view) for view in range(size.n_rooms)}
+    return {"views": list(resumed(cases, cases_of(output, size.name, "rooms"), "views of a room").values())}
+
+
 def run_words(size: Size, output: Path, folder: Path) -> dict[str, Any]:
-    """Word vectors."""
+    """Word vectors, from the default start."""
     vocabulary = words.load(folder, size.n_words)
-    results, model = words.run(vocabulary, *size.word_sweeps)
-    pictures.save(pictures.figure_5(model, results), output / "figure5a.png")
+    results, model = words.run(vocabulary, size.word_sweeps)
     if results["ends"]:
         pictures.save(pictures.figure_5b(model, vocabulary, results["ends"]["cluster"]), output / "figure5b.png")
     return results
 
 
-def run_word_runs(size: Size, _: Path, folder: Path) -> dict[str, Any]:
+def run_word_seeds(size: Size, output: Path, folder: Path) -> dict[str, Any]:
+    """The same by other seeds."""
+    vocabulary = words.load(folder, size.n_words)
+    cases = {
+        f"run {seed}": partial(words.by_seed, vocabulary, size.word_sweeps, seed)
+        for seed in range(1, 1 + size.word_seeds)
+    }
+    return {"runs": list(resumed(cases, cases_of(output, size.name, "word seeds"), "words").values())}
+
+
+def run_word_runs(size: Size, output: Path, folder: Path) -> dict[str, Any]:
     """Word vectors from the paper's start, for its number of sweeps, by several seeds."""
     vocabulary = words.load(folder, size.n_words)
     n_runs, n_sweeps = size.word_runs
     cases = {f"run {seed}": partial(words.as_in_the_paper, vocabulary, n_sweeps, seed) for seed in range(n_runs)}
-    return {"runs": list(resumed(cases, cases_of(HERE, size.name, "word runs"), "words").values())}
+    return {"runs": list(resumed(cases, cases_of(output, size.name, "word runs"), "words").values())}
 
 
-def run_proposals(size: Size) -> dict[str, Any]:
+def run_proposals(size: Size, output: Path) -> dict[str, Any]:
     """The paper's approximations, on rows of one cluster."""
     cases = proposals.cases(*size.proposals)
-    return proposals.collected(resumed(cases, cases_of(HERE, size.name, "proposals"), "proposals"))
+    return proposals.collected(resumed(cases, cases_of(output, size.name, "proposals"), "proposals"))
+
+
+def run_other_models(size: Size, output: Path) -> dict[str, Any]:
+    """Models that describe less."""
+    cases = other_models.cases(size.n_rows, size.n_true, size.n_draws, range(size.n_runs))
+    return other_models.collected(resumed(cases, cases_of(output, size.name, "other models"), "other models"))
+
+
+def run_costs(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
+    """CPU time of sweeps."""
+    cases = costs.cases(folder, size.frames, *size.costs)
+    return costs.collected(resumed(cases, cases_of(output, size.name, "costs"), "costs"))
 
 
 def parts(size: Size, output: Path, folder: Path | None) -> dict[str, Callable[[], dict[str, Any]]]:
@@ -210,14 +267,21 @@ def parts(size: Size, output: Path, folder: Path | None) -> dict[str, Callable[[
         "bundled": recorded(run_bundled),
         "frames": lambda: run_frames(size, output, folder),
         "scenes": recorded(run_scenes),
+        "rooms": lambda: run_rooms(size, output),
         "words": recorded(run_words),
-        "proposals": lambda: run_proposals(size),
+        "word seeds": recorded(run_word_seeds),
         "word runs": recorded(run_word_runs),
+        "proposals": lambda: run_proposals(size, output),
+        "other models": lambda: run_other_models(size, output),
+        "costs": lambda: run_costs(size, output, folder),
     }
 
 
 def draw_curves(results: dict[str, Any], output: Path) -> None:
-    """Figure 3, from the default start and as the paper started."""
+    """Figure 3, from the default start and as the paper started; Figure 5a."""
+    words, runs = results.get("words", {}), results.get("word runs", {}).get("runs")
+    if "trace" in words and runs:
+        pictures.save(pictures.figure_5(words, runs), output / "figure5a.png")
     by_default = {kind: results[kind] for kind in synthetic.DEGREES_OF_FREEDOM if kind in results}
     if by_default:
         starts = {method: method for method in synthetic.FROM_DEFAULT}
@@ -260,9 +324,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_const", const="quick", dest="size", default="full")
     parser.add_argument("--toy", action="store_const", const="toy", dest="size", help="a few seconds, for the tests")
-    parser.add_argument(
-        "--only", choices=(*claims.PARTS, *claims.LONG), action="append", help="compute these parts alone"
-    )
+    parser.add_argument("--only", choices=claims.PARTS, action="append", help="compute these parts alone")
     parser.add_argument("--output", type=Path, help="a folder; by default this one for all, else a temporary one")
     arguments = parser.parse_args()
     folder = shared_data()
@@ -276,16 +338,12 @@ def main() -> None:
     results: dict[str, Any] = {}
     if arguments.only and stored.exists():
         results = json.loads(stored.read_text())
-    seconds = results.get("about", {}).get("seconds", {})
-    results["about"] = {"size": arguments.size, "seconds": seconds, **versions()}
-    for name, part in parts(SIZES[arguments.size], output, folder).items():
-        if name not in (arguments.only or claims.PARTS):
-            continue
-        begin = time.perf_counter()
-        results[name] = clean(part())
-        seconds[name] = round(time.perf_counter() - begin, 1)
-        write(results, output)
-        CONSOLE.print(f"{name}: done")
+    chosen = arguments.only or claims.PARTS
+    asked = {name: part for name, part in parts(SIZES[arguments.size], output, folder).items() if name in chosen}
+    found, seconds = computed(asked, cases_of(output, arguments.size, "parts"))
+    seconds = results.get("about", {}).get("seconds", {}) | seconds
+    results |= {"about": {"size": arguments.size, "seconds": seconds, **versions()}} | found
+    write(results, output)
     draw_curves(results, output)
     show(results)
     CONSOLE.print(f"Results, claims and pictures are in {output}")

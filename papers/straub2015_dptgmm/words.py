@@ -23,6 +23,7 @@ from armillary.plots.tangent import round_condition_numbers
 N_CENTROIDS = 20  # the paper's start
 SEEDS = ("investors", "symphony", "catholic", "restaurants", "parliament", "vegetables")  # of the paper's six clusters
 AXES_OF = "germany"  # the word whose cluster is shown in its axes, as in the paper
+ENOUGH_WORDS, N_PERMUTATIONS = 50, 199  # words with a supersense, for the test of the axes
 
 
 class Vocabulary(NamedTuple):
@@ -68,14 +69,9 @@ def main_senses(labels: np.ndarray, vocabulary: Vocabulary, cluster: int) -> lis
     return [(vocabulary.sense_names[sense], float(counts[sense] / max(1, counts.sum()))) for sense in best]
 
 
-def run(vocabulary: Vocabulary, n_sweeps: int, n_elsewhere: int) -> tuple[dict[str, Any], Any]:
-    """The clusters from the default start; the paper's start beside; spherical k-means with as many clusters."""
-    n_kept = max(1, n_sweeps // 4)
-    model = DirichletProcessMixture(n_burn_in=n_sweeps - n_kept, n_draws=n_kept, random_state=0).fit(vocabulary.rows)
-    few = DirichletProcessMixture(init=N_CENTROIDS, n_burn_in=n_elsewhere - 1, n_draws=1, random_state=0)
-    few.fit(vocabulary.rows)
-    kmeans = SphericalKMeans(model.n_clusters_, n_init=1, random_state=0).fit(vocabulary.rows)
-    shuffled = np.random.default_rng(0).permutation(model.labels_)
+def run(vocabulary: Vocabulary, n_sweeps: int) -> tuple[dict[str, Any], Any]:
+    """The clusters from the default start, by one seed, in full."""
+    model = _fitted(vocabulary, n_sweeps, 0)
     numbers = model.condition_numbers()
     counts = np.bincount(model.labels_)
     known = {word: number for number, word in enumerate(vocabulary.words)}
@@ -83,23 +79,10 @@ def run(vocabulary: Vocabulary, n_sweeps: int, n_elsewhere: int) -> tuple[dict[s
     shown = list(dict.fromkeys([*seeds.values(), *np.argsort(-counts)[:6].tolist()]))
     results = {
         "n_words": len(vocabulary.rows),
-        "n_sweeps": int(model.trace_.shape[1]),
-        "n_clusters": model.n_clusters_,
         "spread": model.spread_,
         "trace": model.trace_[0, :, 0].astype(int).tolist(),
-        "log_joint": model.trace_[0, :, 2].tolist(),
-        "from_few": {
-            "trace": few.trace_[0, :, 0].astype(int).tolist(),
-            "log_joint": few.trace_[0, :, 2].tolist(),
-        },
         "condition_numbers": np.sort(numbers).tolist(),
-        "round_condition_number": float(np.median(round_condition_numbers(counts, vocabulary.rows.shape[1] - 1))),
         "counts": np.sort(counts)[::-1].tolist(),
-        "meaning": {
-            "DP-TGMM": meaning(model.labels_, vocabulary.senses),
-            "spherical k-means, as many clusters": meaning(kmeans.labels_, vocabulary.senses),
-            "DP-TGMM's clusters, words shuffled": meaning(shuffled, vocabulary.senses),
-        },
         "clusters": [
             {
                 "cluster": cluster,
@@ -112,8 +95,71 @@ def run(vocabulary: Vocabulary, n_sweeps: int, n_elsewhere: int) -> tuple[dict[s
             for cluster in shown
         ],
         "ends": ends(model, vocabulary, seeds[AXES_OF]) if AXES_OF in seeds else None,
+        **_numbers(model, vocabulary, 0),
     }
     return results, model
+
+
+def by_seed(vocabulary: Vocabulary, n_sweeps: int, seed: int) -> dict[str, Any]:
+    """The numbers of `run` that are judged, by another seed."""
+    return _numbers(_fitted(vocabulary, n_sweeps, seed), vocabulary, seed)
+
+
+def _fitted(vocabulary: Vocabulary, n_sweeps: int, seed: int) -> Any:
+    n_kept = max(1, n_sweeps // 4)
+    model = DirichletProcessMixture(n_burn_in=n_sweeps - n_kept, n_draws=n_kept, random_state=seed)
+    return model.fit(vocabulary.rows)
+
+
+def _numbers(model: Any, vocabulary: Vocabulary, seed: int) -> dict[str, Any]:
+    """What the lines on meaning, condition numbers and axes are judged by."""
+    kmeans = SphericalKMeans(model.n_clusters_, n_init=1, random_state=seed).fit(vocabulary.rows)
+    shuffled = np.random.default_rng(seed).permutation(model.labels_)
+    found = model.condition_numbers()
+    counts = np.bincount(model.labels_)
+    expected = float(np.median(round_condition_numbers(counts, vocabulary.rows.shape[1] - 1)))
+    return {
+        "n_sweeps": int(model.trace_.shape[1]),
+        "n_clusters": model.n_clusters_,
+        "log_joint": float(model.trace_[0, -1, 2]),
+        "round_condition_number": expected,
+        "share_above_round": float(np.mean(found > expected)),
+        "meaning": {
+            "DP-TGMM": meaning(model.labels_, vocabulary.senses),
+            "spherical k-means, as many clusters": meaning(kmeans.labels_, vocabulary.senses),
+            "DP-TGMM's clusters, words shuffled": meaning(shuffled, vocabulary.senses),
+        },
+        "axes": axes(model, vocabulary, np.random.default_rng([seed, 1])),
+    }
+
+
+def axes(model: Any, vocabulary: Vocabulary, rng: np.random.Generator) -> dict[str, Any]:
+    """In how many clusters the supersenses of the outer fifths of an axis differ more than shuffled ones do, at 5%."""
+    differing: dict[str, list[bool]] = {"first": [], "second": []}
+    for cluster in range(model.n_clusters_):
+        members = np.flatnonzero((model.labels_ == cluster) & (vocabulary.senses >= 0))
+        if len(members) < ENOUGH_WORDS:
+            continue
+        places = model.tangent_coordinates(vocabulary.rows[members], cluster)
+        for axis, name in enumerate(differing):
+            order = np.argsort(places[:, axis], kind="stable")
+            fifth = len(order) // 5
+            senses = vocabulary.senses[members[np.concatenate([order[:fifth], order[-fifth:]])]]
+            differing[name].append(_differ(senses, fifth, rng))
+    return {"n_clusters": len(differing["first"])} | {name: int(sum(found)) for name, found in differing.items()}
+
+
+def _differ(senses: np.ndarray, n_first: int, rng: np.random.Generator) -> bool:
+    """Whether the first of them and the rest differ, by a permutation test of the counts."""
+
+    def gap(order: np.ndarray) -> int:
+        is_first = order < n_first
+        counts = [np.bincount(senses[chosen], minlength=int(senses.max()) + 1) for chosen in (is_first, ~is_first)]
+        return int(np.abs(counts[0] - counts[1]).sum())
+
+    seen = gap(np.arange(len(senses)))
+    n_as_far = sum(gap(rng.permutation(len(senses))) >= seen for _ in range(N_PERMUTATIONS))
+    return (1 + n_as_far) / (1 + N_PERMUTATIONS) <= 0.05
 
 
 def ends(model: Any, vocabulary: Vocabulary, cluster: int, n: int = 8) -> dict[str, Any]:

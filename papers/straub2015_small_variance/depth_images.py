@@ -80,9 +80,9 @@ class ImageStream:
     recorded: views.Stream | None = None
 
 
-def room(n_frames: int, width: int) -> ImageStream:
-    """The walk that `armillary.vision` renders."""
-    walk = make_room_walk(n_frames, width=width, height=width * 3 // 4, random_state=0)
+def room(n_frames: int, width: int, seed: int = 0) -> ImageStream:
+    """The walk that `armillary.vision` renders; the seed is that of the camera's noise."""
+    walk = make_room_walk(n_frames, width=width, height=width * 3 // 4, random_state=seed)
     title = "a rendered room, turned by 90 degrees and back"
     return ImageStream(
         "room", title, walk.depths, walk.camera, walk.poses[:, :3, :3], lambda number: walk[number].direction_ids

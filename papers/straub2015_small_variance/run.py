@@ -1,11 +1,11 @@
 """What Straub et al. (2015), Small-variance nonparametric clustering on the hypersphere, claim, and what we measure.
 
-    python papers/straub2015_small_variance/run.py            all, a few minutes: results.json, claims.md, pictures
+    python papers/straub2015_small_variance/run.py            all: results.json, claims.md, which says how long it takes
     python papers/straub2015_small_variance/run.py --quick    the same at a small size, a minute or two, elsewhere
     python papers/straub2015_small_variance/run.py --only images    one part again; the others stay as they are stored
 
-Recorded normals are read where ARMILLARY_SHARED_DATA names the data folder; without it those parts are skipped, which
-the results say.
+A run that was cut short goes on where it stopped. Recorded normals are read where ARMILLARY_SHARED_DATA names the data
+folder; without it those parts are skipped, which the results say.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,17 @@ from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
 sys.path.append(str(Path(__file__).parents[2]))  # what papers share
-from papers.common import CONSOLE, NO_DATA, cases_of, clean, resumed, shared_data, temporary_folder, track, versions
+from papers.common import (
+    CONSOLE,
+    NO_DATA,
+    cases_of,
+    computed,
+    resumed,
+    shared_data,
+    temporary_folder,
+    track,
+    versions,
+)
 
 HERE = Path(__file__).parent
 SHOWN = ("batch", "sequential", "ddp", "ddp, known rotation")
@@ -53,6 +63,8 @@ class Size:
     n_scenes: int | None
     walk: tuple[int, int]  # frames of the rendered walk, and their width
     n_images: int | None  # of the scenes with whole images
+    rooms: int  # made rooms, each with rows of its own
+    walks: tuple[int, int, int]  # rendered walks, their frames and width
     samplers: dict[str, tuple[int, int, int]]  # rows, sweeps and runs of each
     other_data: tuple[int, int, int]  # rows and runs of made sets, orders of recorded ones
     timed_frames: int
@@ -74,7 +86,14 @@ SIZES = {
         n_scenes=None,
         walk=(60, 640),
         n_images=None,
-        samplers={samplers.FINITE: (3000, 500, 10), samplers.RESTAURANT: (600, 50, 1), samplers.EXACT: (3000, 60, 3)},
+        rooms=10,
+        walks=(5, 60, 320),
+        samplers={
+            samplers.FINITE: (3000, 500, 10),
+            samplers.EXACT: (3000, 60, 10),
+            samplers.RESTAURANTS[0]: (400, 50, 5),
+            samplers.RESTAURANTS[1]: (1200, 50, 3),
+        },
         other_data=(2000, 10, 3),
         timed_frames=20,
         has_variants=True,
@@ -91,7 +110,14 @@ SIZES = {
         n_scenes=60,
         walk=(45, 320),
         n_images=12,
-        samplers={samplers.FINITE: (3000, 100, 2), samplers.RESTAURANT: (300, 10, 1), samplers.EXACT: (3000, 40, 2)},
+        rooms=3,
+        walks=(2, 30, 160),
+        samplers={
+            samplers.FINITE: (3000, 100, 2),
+            samplers.EXACT: (3000, 40, 2),
+            samplers.RESTAURANTS[0]: (300, 10, 2),
+            samplers.RESTAURANTS[1]: (600, 10, 1),
+        },
         other_data=(1000, 3, 1),
         timed_frames=5,
     ),
@@ -107,7 +133,14 @@ SIZES = {
         n_scenes=3,
         walk=(8, 64),
         n_images=2,
-        samplers={samplers.FINITE: (120, 5, 2), samplers.RESTAURANT: (60, 2, 1), samplers.EXACT: (120, 5, 2)},
+        rooms=2,
+        walks=(1, 6, 64),
+        samplers={
+            samplers.FINITE: (120, 5, 2),
+            samplers.EXACT: (120, 5, 2),
+            samplers.RESTAURANTS[0]: (60, 2, 1),
+            samplers.RESTAURANTS[1]: (90, 2, 1),
+        },
         other_data=(400, 2, 1),
         timed_frames=2,
     ),
@@ -195,16 +228,30 @@ def run_images(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
     return results
 
 
+def run_rooms(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
+    """Made rooms, and rendered walks, several times."""
+    rooms = {f"room {seed}": partial(views.many_rooms, 4096, 100 + seed, size.every) for seed in range(size.rooms)}
+
+    def walked(seed: int) -> dict[str, Any]:
+        _, *shape = size.walks
+        found = depth_images.follow(depth_images.room(*shape, seed), depth_images.DEGREES, track=lambda items, _: items)
+        return dict(found["numbers"]["by_angle"])
+
+    walks = {f"walk {seed}": partial(walked, seed) for seed in range(1, 1 + size.walks[0])}
+    found = resumed(rooms | walks, cases_of(output, size.name, "rooms"), "rooms and walks")
+    return {"rooms": [found[name] for name in rooms], "walks": [found[name] for name in walks]}
+
+
 def run_samplers(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
     """CRP, finite and split/merge samplers of the DP-vMF mixture."""
     cases = samplers.cases(size.samplers)
-    return samplers.collected(resumed(cases, cases_of(HERE, size.name, "samplers"), "samplers"))
+    return samplers.collected(resumed(cases, cases_of(output, size.name, "samplers"), "samplers"))
 
 
 def run_other_data(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
     """Quaternions, backbones, words, sentences."""
     cases = other_data.cases(folder, *size.other_data)
-    return other_data.collected(resumed(cases, cases_of(HERE, size.name, "other data"), "other data"))
+    return other_data.collected(resumed(cases, cases_of(output, size.name, "other data"), "other data"))
 
 
 def run_times(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
@@ -214,7 +261,7 @@ def run_times(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
         streams += [depth_images.recorded(views.corridor(folder, 1), folder, 1)]
         streams += [depth_images.recorded(views.tum(folder, 1), folder, 1)]
     cases = times.cases(streams, size.timed_frames)
-    return resumed(cases, cases_of(HERE, size.name, "times"), "times")
+    return resumed(cases, cases_of(output, size.name, "times"), "times")
 
 
 PARTS = {
@@ -222,6 +269,7 @@ PARTS = {
     "streams": run_streams,
     "scenes": run_scenes,
     "images": run_images,
+    "rooms": run_rooms,
     "samplers": run_samplers,
     "other_data": run_other_data,
     "times": run_times,
@@ -252,30 +300,20 @@ def main() -> None:
     folder = shared_data()
     if folder is None:
         CONSOLE.print(f"Recorded streams and NYU v2 are skipped: {NO_DATA}.")
-    start = time.perf_counter()
     with warnings.catch_warnings():
         # a reference clustering that creeps on after 300 sweeps is good enough
         warnings.simplefilter("ignore", ConvergenceWarning)
-        chosen = arguments.only or list(PARTS)
-        parts, seconds = {}, {}
-        for name in PARTS:
-            if name in chosen:
-                begin = time.perf_counter()
-                parts[name] = PARTS[name](size, output, folder)
-                seconds[name] = round(time.perf_counter() - begin, 1)
-    about = {
-        "size": arguments.size,
-        "seconds": round(time.perf_counter() - start, 1),
-        **versions(),
-    }
-    results = clean({"about": about, "seconds": seconds, **parts})
-    if arguments.only:
-        stored = json.loads((output / "results.json").read_text())
-        results = stored | {name: results[name] for name in chosen} | {"seconds": stored.get("seconds", {}) | seconds}
+        asked = {
+            name: partial(PARTS[name], size, output, folder) for name in PARTS if name in (arguments.only or PARTS)
+        }
+        parts, seconds = computed(asked, cases_of(output, size.name, "parts"))
+    stored = json.loads((output / "results.json").read_text()) if arguments.only else {}
+    about = {"size": arguments.size, "seconds": stored.get("about", {}).get("seconds", {}) | seconds, **versions()}
+    results = stored | {"about": about, **parts}
     (output / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (output / "claims.md").write_text(claims.page(results))
     show(results)
-    CONSOLE.print(f"{about['seconds']} seconds; results, claims and pictures are in {output}")
+    CONSOLE.print(f"Results, claims and pictures are in {output}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 The paper ran a sampler that seats one row after the other (CRP), which did not converge in two days, and a finite one
 (FSD): 5,000 iterations, ten runs, the last sample of each judged. Both are `DirichletProcessMixture(component="vmf")`
 here, from random labels. Fewer rows and sweeps than the paper's: what all of it would take is extrapolated from seconds
-a row and sweep, since a sweep's cost is proportional to rows times clusters.
+a row and sweep, since a sweep's cost is proportional to rows times clusters. Beside the CRP runs the exact split/merge
+sampler, on the same rows, from the same labels and for as many sweeps.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from synthetic import N_CLUSTERS, thirty_clusters
 from armillary import DirichletProcessMixture
 from armillary.metrics import geometric_nmi_score
 
-FINITE, RESTAURANT, EXACT = "FSD", "CRP", "split/merge"
-SAMPLERS = {FINITE: "finite", RESTAURANT: "crp", EXACT: "split_merge"}
+FINITE, EXACT = "FSD", "split/merge"
+RESTAURANTS = ("CRP, few rows", "CRP, more rows")
+SAMPLERS = {FINITE: "finite", EXACT: "split_merge"}
+for _name in RESTAURANTS:
+    SAMPLERS |= {_name: "crp", f"{_name}: {EXACT}": "split_merge"}
 PAPER_SWEEPS = 5000
 FULL_ROWS = 30_000  # of Figure 3, as it is reproduced here
 FIRST_SEED = 3000
@@ -51,6 +55,7 @@ def one(name: str, n_rows: int, n_sweeps: int, run: int) -> dict[str, Any]:
 
 def cases(given: dict[str, tuple[int, int, int]]) -> dict[str, Callable[[], dict[str, Any]]]:
     """Of each sampler rows, sweeps and runs; nothing runs yet."""
+    given = given | {f"{name}: {EXACT}": given[name] for name in RESTAURANTS if name in given}
     return {
         f"{name}, run {run}": partial(one, name, n_rows, n_sweeps, run)
         for name, (n_rows, n_sweeps, n_runs) in given.items()
@@ -62,7 +67,7 @@ def collected(found: dict[str, Any]) -> dict[str, Any]:
     """By sampler: every run, and what all rows and sweeps would take in hours of one core."""
     by_name: dict[str, Any] = {}
     for name in SAMPLERS:
-        runs = [entry for key, entry in found.items() if key.startswith(f"{name}, ")]
+        runs = [entry for key, entry in found.items() if key.rsplit(", run ", 1)[0] == name]
         if not runs:
             continue
         a_row = float(np.mean([run["seconds_a_sweep"] / run["n_rows"] for run in runs]))

@@ -59,7 +59,7 @@ class Stream:
         return PAPER_DRIFT * self.frames.shape[1] / ROWS_OF_THE_PAPER
 
 
-def turning_room(n_rows: int, noise: float = 0.0, every: int = 1) -> Stream:
+def turning_room(n_rows: int, noise: float = 0.0, every: int = 1, seed: int = 7) -> Stream:
     """A room of six planes; the camera looks ahead, turns by 90 degrees, 3 a frame, looks, and turns back.
 
     One wall leaves the view in the first turn and comes back in the second. A share `noise` of the rows is uniform.
@@ -68,7 +68,7 @@ def turning_room(n_rows: int, noise: float = 0.0, every: int = 1) -> Stream:
     yaw = np.concatenate([yaw, np.zeros(20)])[::every]
     poses = Rotation.from_euler("y", yaw[:, None]).as_matrix()
     normals = np.vstack([np.eye(3), -np.eye(3)])  # x right, y down, z ahead
-    rng = np.random.default_rng(7)
+    rng = np.random.default_rng(seed)
     frames, planes = np.empty((len(yaw), n_rows, 3)), np.empty((len(yaw), n_rows), np.int64)
     for frame, plane, pose in zip(frames, planes, poses, strict=True):
         seen = normals @ pose  # in the camera's coordinates
@@ -180,3 +180,15 @@ def stability(stream: Stream, ids: baselines.Ids) -> dict[str, float]:
         "returns_kept": n_kept / n_returns if n_returns else math.nan,
         "silhouette": float(np.mean(silhouettes)),
     }
+
+
+def many_rooms(n_rows: int, seed: int, every: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Ids in a made room with rows of its own, without noise and with 2% of it: by angle and noise, then method."""
+    found = {}
+    for noise in (0.0, 0.02):
+        stream = turning_room(n_rows, noise, every, seed)
+        for degrees in (PAPER_ANGLE, NARROW_ANGLE):
+            calls = runs_of(stream, degrees)
+            word = f"{degrees:g}, noisy" if noise else f"{degrees:g}"
+            found[word] = {name: stability(stream, calls[name]()) for name in ("batch", "sequential", "ddp")}
+    return found

@@ -10,7 +10,7 @@ from scipy import integrate, special
 
 from armillary import DPvMFMeans, SphericalKMeans, VonMisesFisherMixture
 from armillary.datasets import make_vmf_mixture
-from armillary.distributions import vmf
+from armillary.distributions import geodesic_walk, vmf
 from armillary.geometry import sphere
 
 TAUS = (10.0, 100.0, 1e3, 1e4)
@@ -105,6 +105,37 @@ def test_labels_of_the_restaurant_tend_to_the_rule_of_dp_vmf_means(angle):
     model = DPvMFMeans(angle).fit(np.repeat(directions[:1], 20, axis=0))
     is_near = rows @ directions[0] > math.cos(angle) + 1e-9
     np.testing.assert_array_equal(model.predict(rows, reject=True)[is_near], 0)
+
+
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_labels_of_the_dependent_process_tend_to_the_score_of_an_unseen_cluster(n_steps):
+    """Eqs. 13, 15, 18, 23 and 24: q^T p(x; m, tau w) on the circle, walk integrated out, falls like the score."""
+    weight, drift, price, n = 2.0, 3.0, -0.1, 1201
+    angles = np.linspace(-np.pi, np.pi, n)[:-1]
+    cosines = np.cos(angles[:, None] - angles)
+
+    def gap(tau):
+        """The largest difference of log(q^T p / Z(tau)) / tau, less 1, and the score over angles of 0 to 3 radians."""
+
+        def log_kernel(concentration):
+            return concentration * (cosines - 1.0) - np.log(2.0 * np.pi * special.ive(0, concentration))
+
+        # from the memory at angle 0: the first mean, T steps of the walk, and the row
+        log_p = log_kernel(tau * weight)[n // 2]
+        for concentration in [tau * drift] * n_steps + [tau]:
+            log_p = special.logsumexp(log_kernel(concentration) + log_p[None], axis=1) + np.log(angles[1] - angles[0])
+        log_z = (
+            -np.log(2.0 * np.pi * special.ive(0, tau)) - tau
+        )  # eq. 24 has what is left of vMF(x; mu, tau) over Z(tau)
+        rate = (n_steps * price * tau + log_p - log_z) / tau
+        is_near = np.abs(angles) <= 3.0
+        wanted = geodesic_walk.revival_score(np.abs(angles[is_near]), weight, drift, n_steps, price)
+        return np.abs(rate[is_near] - wanted).max()
+
+    found = [gap(tau) for tau in (100.0, 400.0, 1600.0)]
+    assert found == sorted(found, reverse=True)
+    # powers of tau are what is left: log(tau) / tau of them
+    assert found[-1] < 2.0 * math.log(1600.0) / 1600.0
 
 
 def test_areas_are_integrals_over_the_tangent_space():

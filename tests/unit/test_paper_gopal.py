@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfTransformer
 
 from armillary import MultinomialMixture
@@ -24,7 +25,7 @@ def modules(monkeypatch):
     """The script's own modules, as it imports them; gone from `sys.modules` afterwards."""
     names = (
         "documents", "methods", "held_out", "hierarchies", "slices", "claims", "pictures", "first_concentrations",
-        "posteriors", "counter_examples", "topics_over_time",
+        "posteriors", "counter_examples", "topics_over_time", "weightings", "iterations", "proposals",
     )  # fmt: skip
     monkeypatch.syspath_prepend(str(GOPAL))
     loaded = {}
@@ -177,6 +178,54 @@ def test_every_way_to_the_posterior_is_scored_on_what_it_has_not_seen(modules):
     assert all(np.isfinite(nats))
     # one model, five ways: they agree to a few nats
     assert max(nats) - min(nats) < 5.0
+
+
+def test_a_fixed_variance_finds_what_is_far_apart_and_nothing_on_unit_rows(modules):
+    rows = np.random.default_rng(0).standard_normal((200, 2)) * 0.3
+    truth = np.arange(200) % 2
+    rows[truth == 1, 0] += 8.0
+    halves = np.where(np.arange(200) < 100, 0, 1)
+    for place, is_found in ((rows, True), (rows / np.linalg.norm(rows, axis=1, keepdims=True), False)):
+        labels = modules["weightings"].fixed_variance(sp.csr_matrix(place), halves, 2)
+        assert (abs(np.corrcoef(labels, truth)[0, 1]) > 0.99 if len(np.unique(labels)) > 1 else False) == is_found
+
+
+def test_all_weightings_are_measured(modules):
+    documents = modules["documents"].drawn(100, 60, 3, seed=9)
+    found = modules["weightings"].measure(documents, 1)
+    assert len(found) == 6
+    assert found == modules["weightings"].measure(documents, 1)
+    assert max(found.values()) <= 1.0
+    assert set(modules["iterations"].measure(documents, 1)) == {"vMFmix tied", "k-means", "soft k-means", "multinomial"}
+
+
+def test_relaxation_is_that_of_simulated_chains(modules):
+    """The lag-one correlation of a Gaussian posterior under its own law as proposal is 0, and of no move at all 1."""
+    proposals = modules["proposals"]
+    points = np.linspace(-6.0, 6.0, 301)
+    log_p = -0.5 * points**2
+    itself = np.exp(log_p) / np.exp(log_p).sum()
+    assert proposals._relaxation(np.broadcast_to(itself, (301, 301)), log_p) == pytest.approx(1.0, abs=1e-6)
+    # a lazy step among neighbours relaxes as slowly as the square of the width says
+    near = np.exp(-0.5 * ((points[None] - points[:, None]) / 0.2) ** 2) * (points[1] - points[0]) / (0.2 * 2.5066)
+    slow = proposals._relaxation(near, log_p)
+    nearer = np.exp(-0.5 * ((points[None] - points[:, None]) / 0.1) ** 2) * (points[1] - points[0]) / (0.1 * 2.5066)
+    assert proposals._relaxation(nearer, log_p) / slow == pytest.approx(4.0, rel=0.2)
+    # a prior much wider than the posterior is accepted as seldom as it is wide
+    wide = proposals.relaxation(500, 200, 60.0, (np.log(200.0), 1.0))
+    narrow = proposals.relaxation(500, 200, 60.0, (np.log(200.0), 0.25))
+    assert wide["prior"] > 2.0 * narrow["prior"]
+    assert narrow["log step"] < 5.0
+
+
+def test_sets_have_the_sizes_that_the_paper_prints_but_for_one(modules):
+    folder = os.environ.get("ARMILLARY_SHARED_DATA")
+    if not folder:
+        pytest.skip(REASON)
+    load = modules["documents"].load
+    assert load(Path(folder), "k1a").counts.shape == (2340, 21839)
+    # the paper: 1,079 features as well
+    assert load(Path(folder), "CNAE-9").counts.shape == (1079, 856)
 
 
 def test_quantities_of_a_collection(modules):

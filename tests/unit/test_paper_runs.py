@@ -10,7 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from papers.common import between, interval, interval_of, resumed, share_interval
+from papers.common import (
+    between,
+    clock,
+    computed,
+    interval,
+    interval_of,
+    resumed,
+    share_interval,
+    since,
+    told_seconds,
+)
 
 PAPERS = Path(__file__).parents[2] / "papers"
 
@@ -62,6 +72,36 @@ def test_a_run_that_was_cut_short_goes_on(tmp_path):
     assert not store.exists()
 
 
+def test_parts_that_were_computed_are_not_computed_again(tmp_path):
+    store, called = tmp_path / "cases" / "full, parts.json", []
+
+    def part(name):
+        called.append(name)
+        if called == ["a", "b"]:
+            raise KeyboardInterrupt
+        return {"cases": resumed({"one": lambda: len(called)}, tmp_path / f"{name}.json", word="")}
+
+    parts = {name: lambda name=name: part(name) for name in "abc"}
+    with pytest.raises(KeyboardInterrupt):
+        computed(parts, store)
+    # another choice of parts is another run, and leaves this one as it is
+    assert list(computed({"c": parts["c"]}, store)[0]) == ["c"]
+    found, seconds = computed(parts, store)
+    assert found == {"a": {"cases": {"one": 1}}, "b": {"cases": {"one": 4}}, "c": {"cases": {"one": 5}}}
+    assert called == ["a", "b", "c", "b", "c"]
+    assert all(spent["wall"] >= 0.0 and spent["cpu"] >= 0.0 for spent in seconds.values())
+    assert "a 0 (0)" in told_seconds(seconds)
+    assert not list(store.parent.iterdir())
+
+
+def test_seconds_of_an_earlier_process_are_counted(tmp_path):
+    store = tmp_path / "cases.json"
+    store.write_text(json.dumps({"one": {"value": 1, "spent": {"wall": 50.0, "cpu": 40.0}}}))
+    begin = clock()
+    assert resumed({"one": lambda: 2, "two": lambda: 3}, store, word="") == {"one": 1, "two": 3}
+    assert since(begin) == {"wall": pytest.approx(50.0, abs=5.0), "cpu": pytest.approx(40.0, abs=5.0)}
+
+
 def test_intervals():
     values = [1.0, 2.0, 4.0]
     low, high = interval(values)
@@ -80,12 +120,16 @@ def test_intervals():
 
 
 def test_samplers_start_from_random_labels_and_tell_what_they_cost(straub):
-    found = {name: case() for name, case in straub["samplers"].cases({"FSD": (90, 3, 1), "CRP": (60, 2, 1)}).items()}
-    assert list(found) == ["FSD, run 0", "CRP, run 0"]
+    restaurant = straub["samplers"].RESTAURANTS[0]
+    cases = straub["samplers"].cases({"FSD": (90, 3, 1), restaurant: (60, 2, 1)})
+    found = {name: case() for name, case in cases.items()}
+    beside = f"{restaurant}: split/merge"  # on the same rows, for as many sweeps
+    assert list(found) == ["FSD, run 0", f"{restaurant}, run 0", f"{beside}, run 0"]
     collected = straub["samplers"].collected(found)
-    for name, n_rows in (("FSD", 90), ("CRP", 60)):
+    for name, n_rows in (("FSD", 90), (restaurant, 60), (beside, 60)):
         (run,) = collected[name]["runs"]
         assert run["n_rows"] == n_rows
+        assert run["n_sweeps"] >= (2 if name.startswith(restaurant) else 3)
         hours = run["seconds_a_sweep"] / n_rows * 30_000 * 5000 / 3600
         assert collected[name]["hours_in_full"] == pytest.approx(hours)
 
@@ -109,11 +153,20 @@ def test_backbones_are_unit_rows_about_four_places(straub):
     assert 4 <= found["n_clusters"] <= 7
 
 
+def test_every_made_room_has_rows_of_its_own(straub):
+    one, other = (straub["views"].turning_room(64, 0.0, 30, seed) for seed in (100, 101))
+    assert (one.frames != other.frames).any()
+    found = straub["views"].many_rooms(64, 100, 30)
+    assert set(found) == {"100", "80", "100, noisy", "80, noisy"}
+    assert found["80"]["batch"]["id_changes"] >= found["80"]["ddp"]["id_changes"]
+
+
 def test_times_leave_out_the_first_frame(straub):
     stream = straub["depth_images"].room(4, 64)
     found = straub["times"].measure(stream, 2)
     assert set(found["milliseconds"]) == set(straub["times"].PAPER)
-    assert all(len(values) == 2 and min(values) >= 0.0 for values in found["milliseconds"].values())
+    spent = [*found["milliseconds"].values(), found["smoothing and normals"]]
+    assert all(len(values) == 2 and min(values) >= 0.0 for values in spent)
 
 
 # ------------------------------------------------------------------------------------------------------ Mansfield 2018
@@ -137,6 +190,13 @@ def test_similarities_of_made_clusters_are_those_of_the_formula(mansfield):
     assert found["lemma 1"] == found["lemma 2"] == 0.0
     assert found["means, degrees"] < 1.0
     assert found == mansfield["similarities"].made(256, 1, 20)
+
+
+def test_elongated_clusters_keep_the_similarity_of_members_and_part_their_ends(mansfield):
+    found = mansfield["similarities"].elongated(256, 1, 5)
+    assert found["long pair"] == pytest.approx(found["round pair"], abs=0.02)
+    assert found["long grown"] < found["round grown"] - 0.02
+    assert found == mansfield["similarities"].elongated(256, 1, 5)
 
 
 def test_ids_at_the_end_are_beside_the_answers(mansfield):

@@ -18,7 +18,9 @@ from armillary.geometry import sphere
 PAPER = Path(__file__).parents[2] / "papers" / "straub2015_dptgmm"
 REASON = "ARMILLARY_SHARED_DATA does not name a data folder"
 STATUSES = {"holds", "holds in part", "does not hold here", "shown", "skipped", "not run", "not attempted"}
-NAMES = ("synthetic", "normals", "words", "claims", "page", "pictures", "proposals")
+NAMES = (
+    "synthetic", "normals", "words", "claims", "page", "pictures", "proposals", "other_models", "costs",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +156,7 @@ def vocabulary(modules):
 
 @pytest.fixture(scope="module")
 def word_run(modules, vocabulary):
-    return modules["words"].run(vocabulary, 8, 4)
+    return modules["words"].run(vocabulary, 8)
 
 
 def test_proposals_of_means_are_accepted_where_clusters_are_narrow(modules):
@@ -170,6 +172,36 @@ def test_a_chain_as_in_the_paper_starts_from_few_centroids(modules, vocabulary):
     assert found["sweeps"][0] == 1
     assert len(found["sweeps"]) == len(found["n_clusters"]) == len(found["log_joint"]) == 2
     assert found == modules["words"].as_in_the_paper(vocabulary, 5, 1)
+
+
+def test_ends_of_axes_differ_where_their_words_do(modules, vocabulary, word_run):
+    """Supersenses by the first axis of each cluster are seen at its ends; by chance they are not."""
+    words, model = modules["words"], word_run[1]
+    senses = np.zeros(400, dtype=int)
+    for cluster in range(3):
+        members = np.flatnonzero(model.labels_ == cluster)
+        senses[members] = model.tangent_coordinates(vocabulary.rows[members], cluster)[:, 0] > 0.0
+    found = words.axes(model, vocabulary._replace(senses=senses), np.random.default_rng(0))
+    assert (found["n_clusters"], found["first"]) == (3, 3)
+    shuffled = vocabulary._replace(senses=np.random.default_rng(1).integers(3, size=400))
+    none = words.axes(model, shuffled, np.random.default_rng(0))
+    assert none["first"] + none["second"] <= 2  # of six at 5% each
+
+
+def test_models_that_describe_less(modules):
+    found = modules["other_models"].measure("anisotropic", 600, 4, 4, 0)
+    assert found["DP-vMF-MM"]["n_clusters"] >= 4
+    assert all(0.0 < one["nmi"] <= 1.0 for one in found.values())
+    assert found["Gaussians in space"]["nmi"] > 0.9
+
+
+def test_powers_of_a_cost(modules):
+    sizes = [{"n_rows": n, "n_clusters": 5.0, "milliseconds": 0.1 * n**1.5} for n in (10, 20, 40)]
+    assert modules["costs"]._power(sizes, "n_rows") == pytest.approx(1.5)
+    rows = modules["synthetic"].make("isotropic", 200, 3, seed=0).rows
+    found = modules["costs"].sweep(rows, (2, 6), {"random_state": 0, "init": 4})
+    assert found["n_rows"] == 200
+    assert 2.0 <= found["n_clusters"] <= 8.0
 
 
 def test_cases_of_other_starts_are_collected_as_runs_are(modules):
@@ -198,7 +230,13 @@ def test_words_of_a_made_vocabulary(modules, vocabulary, word_run):
     assert [line["senses"][0][1] for line in results["clusters"]] == [1.0, 1.0, 1.0]
     assert results["ends"]["cluster"] == model.labels_[7]
     assert {"germany", "parliament"} == {word for line in results["clusters"] for word in line["of"]}
-    assert modules["pictures"].figure_5(model, results).axes
+    assert results["share_above_round"] == np.mean(
+        np.array(results["condition_numbers"]) > results["round_condition_number"]
+    )
+    again = modules["words"].by_seed(vocabulary, 8, 0)
+    assert again == {name: results[name] for name in again}
+    runs = [modules["words"].as_in_the_paper(vocabulary, 4, 0)]
+    assert len(modules["pictures"].figure_5(results, runs).axes) == 3
     figure = modules["pictures"].figure_5b(model, vocabulary, results["ends"]["cluster"])
     assert len(figure.axes[0].texts) > 20
 

@@ -1,0 +1,55 @@
+"""Section 10.3: what one iteration costs, in CPU milliseconds of one thread.
+
+The difference of a long and a short run from the same start, over the iterations that it has more: what comes before
+the first iteration drops out.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from documents import Documents, tf_idf
+from methods import make_start
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
+
+import armillary
+
+SHORT, LONG = 2, 22
+
+
+def _methods(directions: Any, seed: int) -> dict[str, Callable[[int], Any]]:
+    """A model of each method, to be stopped after so many iterations."""
+    n = len(directions)
+    ours: dict[str, Any] = {"init": directions, "tol": 0.0, "n_threads": 1}
+    return {
+        "vMFmix tied": lambda steps: armillary.VonMisesFisherMixture(n, max_iter=steps, **ours),
+        "k-means": lambda steps: KMeans(n, init=directions, n_init=1, max_iter=steps, tol=0.0, algorithm="lloyd"),
+        "soft k-means": lambda steps: armillary.SoftKMeans(n, max_iter=steps, **ours),
+        "multinomial": lambda steps: armillary.MultinomialMixture(
+            n, init="random_labels", max_iter=steps, tol=0.0, random_state=seed, n_threads=1
+        ),
+    }
+
+
+def measure(documents: Documents, seed: int) -> dict[str, float]:
+    """CPU milliseconds of an iteration by every method, at as many clusters as classes."""
+    rows = tf_idf(documents.counts)
+    start = make_start(rows, documents.n_classes, "random labels", seed)
+    found = {}
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a few iterations are what was asked for
+        for name, model in _methods(start.directions, seed).items():
+            given = documents.counts if name == "multinomial" else rows
+            spent, steps = [], []
+            for n_steps in (SHORT, LONG):
+                begin = time.process_time()
+                fitted = model(n_steps).fit(given)
+                spent.append(time.process_time() - begin)
+                steps.append(fitted.n_iter_)
+            found[name] = 1e3 * (spent[1] - spent[0]) / max(1, steps[1] - steps[0])
+    return found

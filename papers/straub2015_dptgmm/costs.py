@@ -1,0 +1,94 @@
+"""Section 4: what a sweep costs, in CPU milliseconds of one thread, over rows and over clusters.
+
+The difference of a long and a short chain from one seed: what a fit spends before its first sweep drops out. CPU time
+of one thread is hardly changed by other work on the machine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import normals
+import numpy as np
+from synthetic import make
+
+from armillary import DirichletProcessMixture
+from armillary.vision import estimate_normals
+
+ROWS, NUMBERS = (5000, 10_000, 20_000, 40_000), (10, 20, 40)
+AT_ROWS, AT_NUMBER = 20_000, 30  # where the other of the two varies
+PART = 8  # of the rows of a frame, one
+
+
+def sweep(rows: np.ndarray, sweeps: tuple[int, int], settings: Mapping[str, Any]) -> dict[str, float]:
+    """CPU milliseconds of one sweep, and the mean number of clusters it had."""
+    spent, model = [], None
+    for n_draws in sweeps:
+        model = DirichletProcessMixture(n_burn_in=0, n_draws=n_draws, n_threads=1, **settings)
+        begin = time.process_time()
+        model.fit(rows)
+        spent.append(time.process_time() - begin)
+    assert model is not None
+    n_clusters = float(model.trace_[0, -sweeps[0] :, 0].mean())
+    return {
+        "n_rows": len(rows),
+        "n_clusters": n_clusters,
+        "milliseconds": 1e3 * (spent[1] - spent[0]) / (sweeps[1] - sweeps[0]),
+    }
+
+
+def _made(n_rows: int, n_clusters: int, seed: int, sweeps: tuple[int, int]) -> dict[str, float]:
+    rows = make("isotropic", n_rows, n_clusters, seed).rows
+    return sweep(rows, sweeps, {"init": min(100, 3 * n_clusters), "random_state": seed})
+
+
+def over_sizes(seed: int, sweeps: tuple[int, int], share: float) -> dict[str, Any]:
+    """One set of each size, and the powers of rows and clusters that a sweep's cost goes with."""
+    by_rows = [_made(round(share * n_rows), AT_NUMBER, seed, sweeps) for n_rows in ROWS]
+    by_number = [_made(round(share * AT_ROWS), number, seed, sweeps) for number in NUMBERS]
+    return {
+        "rows": by_rows,
+        "clusters": by_number,
+        "power of rows": _power(by_rows, "n_rows"),
+        "power of clusters": _power(by_number, "n_clusters"),
+    }
+
+
+def _power(found: list[dict[str, float]], what: str) -> float:
+    sizes, spent = (np.log([max(one[key], 1e-3) for one in found]) for key in (what, "milliseconds"))
+    return float(np.polyfit(sizes, spent, 1)[0])
+
+
+def frame(folder: Path, name: str, sweeps: tuple[int, int]) -> dict[str, Any]:
+    """Nanoseconds a row, cluster and sweep on all normals of a frame and on an eighth of them."""
+    depth = normals.recorded(folder, name)
+    rows = estimate_normals(depth.depth, depth.camera, smoothing="total_variation").rows()
+    found = {}
+    for word, some in (("all", rows), ("an eighth", rows[::PART])):
+        one = sweep(some, sweeps, {**normals.priors(len(some)), "random_state": 0})
+        found[word] = one | {"nanoseconds": 1e6 * one["milliseconds"] / (one["n_rows"] * one["n_clusters"])}
+    return found
+
+
+def cases(
+    folder: Path | None, frames: tuple[str, ...], n_runs: int, sweeps: tuple[int, int], share: float
+) -> dict[str, Callable[[], Any]]:
+    """By name, with a share of the rows of made sets; nothing runs yet."""
+    found: dict[str, Callable[[], Any]] = {
+        f"made, run {run}": partial(over_sizes, run, sweeps, share) for run in range(n_runs)
+    }
+    if folder is not None:
+        found |= {name: partial(frame, folder, name, sweeps) for name in frames}
+    return found
+
+
+def collected(found: dict[str, Any]) -> dict[str, Any]:
+    """Made sets by run, frames by name."""
+    return {
+        "made": [entry for key, entry in found.items() if key.startswith("made, ")],
+        "frames": {key: entry for key, entry in found.items() if not key.startswith("made, ")},
+    }
