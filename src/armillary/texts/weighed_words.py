@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from armillary.exceptions import InputError, InputTypeError
-from armillary.naming.telling_words import WORD
+from armillary.naming.telling_words import words_of
 
 _WHO = "tfidf_rows"
 # A word of fewer texts tells nothing of a cluster, and most words are such; of few texts two are enough.
@@ -23,7 +23,8 @@ Advance = Callable[[float], None]
 def tfidf_rows(texts: Sequence[str], *, advance: Advance | None = None) -> tuple[sp.csr_array, list[str]]:
     """Texts as unit rows of weighed words (TF-IDF).
 
-    Words have two letters or more and no digits first; English stop words are left out, and so are words of more than
+    Words have two letters or more and no digits first; in Chinese, Japanese and other scripts without spaces each two
+    characters that follow each other are one. English stop words are left out, and so are words of more than
     half of the texts and of fewer than three (two of up to 1,000 texts). At most the 50,000 commonest are kept. A word
     counts 1 + log of how often it is in a text, times the log of how rare it is in all of them.
 
@@ -61,7 +62,8 @@ def tfidf_rows(texts: Sequence[str], *, advance: Advance | None = None) -> tuple
     said = [text if isinstance(text, str) else "" for text in list(texts)]
     for least, most in ((2 if len(said) <= _FEW_TEXTS else _FEWEST_TEXTS, _MOST_SHARE), (1, 1.0)):
         weigher = TfidfVectorizer(
-            token_pattern=WORD,
+            tokenizer=words_of,
+            token_pattern=None,
             stop_words=sorted(ENGLISH_STOP_WORDS),
             min_df=min(least, max(1, len(said))),
             max_df=most,
