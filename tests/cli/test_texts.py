@@ -415,3 +415,10 @@ def test_a_tiny_model_made_here(tmp_path, monkeypatch):
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-5)
     np.testing.assert_allclose(rows, made.encode(texts, normalize_embeddings=True), atol=1e-5)
     assert np.array_equal(embed_texts(texts, tmp_path / "tiny", is_kept=True), rows)
+
+
+def test_one_of_each_is_one(cli, tmp_path):
+    (tmp_path / "one.csv").write_text("text\na parcel that never came\n")
+    assert "1 text from 'one.csv': " in cli("cluster", "one.csv", "--no-report").err
+    (tmp_path / "row.csv").write_text("x,y\n1,2\n")
+    assert "1 vector of 2 numbers (float64) from 'row.csv': " in cli("cluster", "row.csv", "--no-report").err

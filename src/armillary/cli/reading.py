@@ -18,6 +18,7 @@ from armillary.files.documents import holds_documents, read_documents
 from armillary.files.tables import words_beside
 from armillary.files.vectors import Vectors, read_vectors
 from armillary.files.words import read_column, read_labels
+from armillary.selection.counting import counted
 from armillary.sources.memory import SHARE, free_memory, in_words
 from armillary.sources.opening import ENDINGS, open_rows
 from armillary.sources.stored import StoredRows
@@ -106,7 +107,7 @@ class Reading:
                 screen.progress("weighing words", len(documents.texts), "texts") as advance,
             ):
                 rows, vocabulary = tfidf_rows(documents.texts, advance=advance)
-            how = f"{len(vocabulary):,} words, weighed by TF-IDF"
+            how = f"{counted(len(vocabulary), 'word')}, weighed by TF-IDF"
         else:
             with (
                 screen.timed("embedding"),
@@ -125,7 +126,7 @@ class Reading:
             (*documents.notes, how),
             vocabulary,
         )
-        screen.note(f"{vectors.n_rows:,} texts from {vectors.source}: {'; '.join(vectors.notes)}.")
+        screen.note(f"{counted(vectors.n_rows, 'text')} from {vectors.source}: {'; '.join(vectors.notes)}.")
         return vectors
 
     @property
@@ -204,7 +205,7 @@ def shape_in_words(vectors: Vectors) -> str:
         kind += f", sparse, {vectors.rows.nnz:,} not zero"
     elif isinstance(vectors.rows, np.memmap):
         kind += ", memory-mapped"
-    return f"{vectors.n_rows:,} vectors of {vectors.n_features:,} numbers ({kind})"
+    return f"{counted(vectors.n_rows, 'vector')} of {counted(vectors.n_features, 'number')} ({kind})"
 
 
 def read_truth(path: str | None, column: str | None, n_rows: int, screen: Screen) -> npt.NDArray[Any] | None:
