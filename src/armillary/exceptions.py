@@ -15,22 +15,30 @@ class InputError(ArmillaryError, ValueError):
 
 
 class RowError(InputError):
-    """One row cannot be used; `row` is its number, so that nobody has to read it from the sentence."""
+    """One row cannot be used; `row` is its number, so that nobody has to read it from the sentence.
 
-    def __init__(self, row: int, what: str, rest: str, place: str = "") -> None:
+    `lacks_direction` says that it is NaN, infinite or all zero: such rows can be passed over.
+    """
+
+    def __init__(self, row: int, what: str, rest: str, place: str = "", lacks_direction: bool = False) -> None:
         super().__init__(f"Row {row} of {what}{f' ({place})' if place else ''} {rest}")
-        self.row, self.what, self.rest, self.place = row, what, rest, place
+        self.row, self.what, self.rest, self.place, self.lacks_direction = row, what, rest, place, lacks_direction
 
-    def __reduce__(self) -> tuple[type[RowError], tuple[int, str, str, str]]:
-        return type(self), (self.row, self.what, self.rest, self.place)
+    def __reduce__(self) -> tuple[type[RowError], tuple[int, str, str, str, bool]]:
+        return type(self), (self.row, self.what, self.rest, self.place, self.lacks_direction)
 
     def moved(self, n_rows: int) -> RowError:
         """The same of rows that are counted from `n_rows` before."""
-        return type(self)(self.row + n_rows, self.what, self.rest, self.place)
+        return type(self)(self.row + n_rows, self.what, self.rest, self.place, self.lacks_direction)
 
     def at(self, place: str) -> RowError:
         """The same with the place of the row in words."""
-        return type(self)(self.row, self.what, self.rest, place)
+        return type(self)(self.row, self.what, self.rest, place, self.lacks_direction)
+
+    def or_flagged(self) -> RowError:
+        """The same where the model can pass such rows over."""
+        rest = f'{self.rest} missing="flag" gives them the label -1.'
+        return type(self)(self.row, self.what, rest, self.place, self.lacks_direction)
 
 
 class InputTypeError(InputError, TypeError):

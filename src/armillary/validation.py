@@ -47,6 +47,8 @@ Rows = np.ndarray[Any, np.dtype[Any]] | sp.csr_array | sp.csr_matrix
 _MOST_INTEGER = 2**63 - 1
 # More numbers than this fit into no memory.
 _MOST_NUMBERS = 10**15
+# Characters of a cell that a sentence shows.
+_SHOWN = 24
 
 
 # ---------------------------------------------------------------------------------------------------- rows
@@ -115,10 +117,12 @@ def _as_array(X: Any, who: str, what: str) -> npt.NDArray[Any]:
         array = np.asanyarray(X)
     except ValueError as error:
         raise InputError(
-            f"{what} of {who} must be a 2-D array, one row per vector; got {_uneven_row(X) or error}. "
+            f"{what} of {who} must be a 2-D array, one row per vector; got {_uneven_row(X) or str(error).rstrip('.')}. "
             "Give every row the same number of columns."
         ) from error
     kind = array.dtype.kind
+    if kind in "OUST" and array.size:
+        _refuse_words(array, X, who, what)
     if kind == "O":
         array = _from_objects(_unfolded(array, who, what), who, what)
     elif kind in "UST":
@@ -241,6 +245,41 @@ def _uneven_row(X: Any) -> str:
         if length != lengths[0]:
             return f"a row 0 of length {lengths[0]} and a row {number} of length {length}"
     return ""
+
+
+def _refuse_words(array: npt.NDArray[Any], X: Any, who: str, what: str) -> None:
+    """Refuse vectors beside other columns, vectors that were written as words, and texts: each is a step from rows."""
+    is_table = array.ndim == 2 and array.shape[1] > 1
+    row = array[:1].ravel() if array.ndim else array.ravel()
+    first = row if is_table else row[:1]
+    for place, cell in enumerate(first):
+        if is_table and _is_vector(cell):
+            names = getattr(X, "columns", None)
+            column, known = (place, f"X[:, {place}]") if names is None else (repr(names[place]), f"X[{names[place]!r}]")
+            raise InputTypeError(
+                f"{what} of {who} must hold real numbers; got {len(first)} columns, and column {column} holds vectors. "
+                f"Give that column alone: {known}."
+            )
+        word = cell.strip() if isinstance(cell, str) else ""
+        if (word[:1], word[-1:]) in (("[", "]"), ("(", ")")):
+            came = word if len(word) <= _SHOWN else f"{word[:_SHOWN]}..."
+            raise InputTypeError(
+                f"{what} of {who} must hold real numbers; got lists written as words: '{came}'. Read them first: "
+                "[json.loads(cell) for cell in column]."
+            )
+    if not is_table and any(isinstance(cell, str) and not _is_numeral(cell) for cell in first):
+        raise InputTypeError(
+            f"{what} of {who} must hold real numbers; got texts. Embed texts first; armillary.texts.tfidf_rows(texts) "
+            "weighs their words."
+        )
+
+
+def _is_numeral(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def _from_objects(array: npt.NDArray[Any], who: str, what: str) -> Float64Array:
@@ -466,11 +505,11 @@ def refuse_rows(largest: Float64Array, row_numbers: npt.NDArray[np.int64], who: 
     if bad.size:
         found = "NaN" if np.isnan(largest[bad[0]]) else "inf"
         rule = f"contains {found}; {who} needs finite numbers (no NaN, no inf). Drop or impute such rows."
-        raise RowError(int(row_numbers[bad[0]]), what, rule)
+        raise RowError(int(row_numbers[bad[0]]), what, rule, lacks_direction=True)
     bad = np.flatnonzero(largest == 0.0)
     if bad.size:
         rule = f"has norm 0 and no direction; {who} takes rows as directions. Drop such rows before fitting."
-        raise RowError(int(row_numbers[bad[0]]), what, rule)
+        raise RowError(int(row_numbers[bad[0]]), what, rule, lacks_direction=True)
 
 
 def _unit_csr(matrix: sp.csr_array | sp.csr_matrix, who: str, what: str, gauge: Gauge) -> sp.csr_array | sp.csr_matrix:

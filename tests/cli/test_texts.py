@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from armillary.texts import WordWeights, tfidf_rows
+
 TOPICS = {
     "coffee": ["espresso", "roast", "beans", "barista", "latte", "crema", "grinder", "brew", "filter", "aroma"],
     "garden": ["soil", "roses", "compost", "seeds", "pruning", "hedge", "lawn", "tulip", "spade", "mulch"],
@@ -75,7 +77,7 @@ def test_from_a_csv_of_texts_to_named_topics_in_one_command_and_one_screen(cli, 
     assert "180 texts from 'texts.csv': texts from column 'body'; ids from column 'id'; not used: 'stars'" in done.err
     told = summary(tmp_path / "texts-clusters")
     assert told["n_clusters"] == 3
-    assert told["data"]["texts_are_in"] == ["labels.csv", "summary.json", "report.html"]
+    assert told["data"]["texts_are_in"] == ["labels.csv", "summary.json", "report.html", "words.json"]
     lines = read_lines(tmp_path / "texts-clusters" / "labels.csv")
     assert list(lines[0]) == ["row", "id", "text", "cluster", "name"]
     assert agrees([line["cluster"] for line in lines], corpus[1])
@@ -131,7 +133,47 @@ def test_an_empty_text_is_flagged(cli, tmp_path, corpus):
     assert done.code == 0
     labels = np.load(tmp_path / "docs-clusters" / "labels.npy")
     assert np.flatnonzero(labels == -1).tolist() == [60]
-    assert "1 of 181 rows has no direction" in done.err
+    assert (
+        "1 of 181 texts has none of the words that are weighed, row 60, counted from 0: it gets the label -1."
+        in done.err
+    )
+
+
+def test_new_texts_are_placed_by_the_words_of_the_first(cli, texts_csv, tmp_path, corpus):
+    assert cli("cluster", "texts.csv", "--text-column", "body", "-k", "3", "--no-report").code == 0
+    folder = tmp_path / "texts-clusters"
+    assert summary(folder)["data"]["texts_are_in"] == ["labels.csv", "summary.json", "words.json"]
+    done = cli("predict", "texts-clusters", "texts.csv", "--text-column", "body", "-o", "again.csv")
+    assert done.code == 0, done.err
+    assert read_lines(tmp_path / "again.csv") == read_lines(folder / "labels.csv")
+    known = WordWeights.load(folder / "words.json")
+    rows, vocabulary = tfidf_rows(corpus[0])
+    assert (known.rows(corpus[0]) != rows).nnz == 0
+    assert known.vocabulary == vocabulary
+    (tmp_path / "new.txt").write_text("a tulip\nnothing of it\npenalty for the keeper\n")
+    done = cli("predict", "texts-clusters", "new.txt", "-o", "new.csv")
+    assert "1 of 3 texts has none of the words that are weighed, row 1, counted from 0" in done.err
+    lines = read_lines(tmp_path / "new.csv")
+    assert [line["cluster"] == "-1" for line in lines] == [False, True, False]
+    assert lines[0]["name"] != lines[2]["name"]
+
+
+def test_sentences_about_texts_that_cannot_be_placed(cli, texts_csv, rows_file, tmp_path):
+    assert cli("cluster", "rows.npy", "-k", "3", "--no-report", "-o", "vectors").code == 0
+    assert cli("cluster", "texts.csv", "--text-column", "body", "-k", "3", "--no-report", "--no-texts").code == 0
+    assert not (tmp_path / "texts-clusters" / "words.json").exists()
+    of_vectors = "Texts can be placed by a folder that cluster made of texts; 'vectors' is none. Embed texts.csv as the"
+    assert cli("predict", "vectors", "texts.csv", "--text-column", "body").sentence.startswith(of_vectors)
+    without = (
+        "Texts can be placed by a folder with their words, words.json; 'texts-clusters' has none, since it was made"
+    )
+    assert cli("predict", "texts-clusters", "texts.csv", "--text-column", "body").sentence.startswith(without)
+    for content in ('{"words": ["a", "b"], "idf": [1.0]}', "[]", "{", '{"words": 3, "idf": 4}'):
+        (tmp_path / "texts-clusters" / "words.json").write_text(content)
+        assert cli("predict", "texts-clusters", "texts.csv", "--text-column", "body").sentence == (
+            "'texts-clusters/words.json' must be words with their weights, as cluster writes them beside its model; "
+            "it is not. Cluster the texts again."
+        )
 
 
 def test_a_table_with_a_vector_is_still_a_table_of_vectors(cli, tmp_path, mixture):
@@ -303,6 +345,8 @@ def test_texts_are_embedded_and_vectors_kept_for_their_owner(cli, texts_csv, tmp
     assert np.load(kept).shape == (180, 26)
     first = np.load(tmp_path / "texts-clusters" / "labels.npy")
     cli("cluster", "texts.csv", "--text-column", "body", "--embed", "model", "-k", "3", "--no-report", "--force")
+    assert cli("predict", "texts-clusters", "texts.csv", "--text-column", "body", "-o", "again.csv").code == 0
+    assert read_lines(tmp_path / "again.csv") == read_lines(tmp_path / "texts-clusters" / "labels.csv")
     assert len(FakeSentenceTransformer.made) == 1  # the vectors were there
     assert np.array_equal(first, np.load(tmp_path / "texts-clusters" / "labels.npy"))
     (fake / "model.safetensors").write_bytes(b"other weights")
@@ -415,3 +459,10 @@ def test_a_tiny_model_made_here(tmp_path, monkeypatch):
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-5)
     np.testing.assert_allclose(rows, made.encode(texts, normalize_embeddings=True), atol=1e-5)
     assert np.array_equal(embed_texts(texts, tmp_path / "tiny", is_kept=True), rows)
+
+
+def test_one_of_each_is_one(cli, tmp_path):
+    (tmp_path / "one.csv").write_text("text\na parcel that never came\n")
+    assert "1 text from 'one.csv': " in cli("cluster", "one.csv", "--no-report").err
+    (tmp_path / "row.csv").write_text("x,y\n1,2\n")
+    assert "1 vector of 2 numbers (float64) from 'row.csv': " in cli("cluster", "row.csv", "--no-report").err

@@ -78,8 +78,10 @@ def test_flagged_rows_are_as_if_they_had_not_come(model, kind, tmp_path):
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_the_default_refuses_them(model):
     X, _ = rows("narrow")
-    with pytest.raises(InputError, match=r"^Row (0|17|18) of X (contains|has norm 0)"):
+    with pytest.raises(InputError, match=r"^Row (0|17|18) of X (contains|has norm 0).* missing=\"flag\" gives them"):
         clone(model).fit(X)
+    with pytest.raises(InputError, match=r"^Row 1 of X has norm 0 .* missing=\"flag\" gives them the label -1\.$"):
+        clone(model).fit(np.eye(5)[:, [0, 2, 3]])
     with pytest.raises(ParameterError, match=r"^`missing` of \w+ must be one of 'raise', 'flag'; got 'drop'\."):
         clone(model).set_params(missing="drop").fit(X)
     assert not get_tags(model).input_tags.allow_nan

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from armillary import name_clusters
 from armillary.exceptions import InputError, InputTypeError
-from armillary.naming.telling_words import sampled_documents, word_presence
+from armillary.naming.telling_words import sampled_documents, word_presence, words_of
 
 CARDS = ["the card was declined", "my card is lost", "card declined again", "a new card please", "declined card"]
 RATES = [
@@ -142,3 +142,25 @@ def test_a_table_for_notebooks_is_escaped():
 def test_sentences(call, kind, sentence):
     with pytest.raises(kind, match=sentence):
         call()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("foo_ bar 3d d3 it's a_b x don\u2019t", ["bar", "d3", "it's", "a_b", "don\u2019t"]),
+        ("für Straße", ["für", "Straße"]),
+        ("fu\u0308r Straße", ["für", "Straße"]),  # as some systems write it: the dots behind the u
+        ("हिन्दी में", ["हिन्दी", "में"]),
+        ("银行转账 iPhone15を買う。", ["银行", "行转", "转账", "iPhone15", "を買", "買う"]),
+        ("한국어 단어 😀 ok😀fine", ["한국어", "단어", "ok", "fine"]),
+    ],
+)
+def test_words_of_many_scripts(text, words):
+    assert words_of(text) == words
+
+
+def test_clusters_in_scripts_without_spaces_have_names():
+    texts = [f"{'银行卡转账' if row % 2 else '大蒜黄油'}{row}" for row in range(20)]
+    names = name_clusters(np.arange(20) % 2, texts=texts)
+    assert names.words[0][0][0] in "大蒜黄油"
+    assert names.words[1][0][0] in "银行卡转账"

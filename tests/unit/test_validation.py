@@ -516,7 +516,6 @@ def test_sentence_about_complex_numbers(make, dtype):
         (np.array([["a", "b"]]), "<U1"),
         (np.array([["1.5", "2"]]), "<U3"),
         (np.array([[b"a", b"b"]]), "|S1"),
-        ("a text", "<U6"),
         ([["a", "b"], ["c", "d"]], "<U1"),
         (np.array([["1", "2"]], dtype=np.dtypes.StringDType()), "StringDType()"),
     ],

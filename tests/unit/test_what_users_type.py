@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from armillary import SphericalKMeans
-from armillary.exceptions import InputError, InputTypeError, RowError
+from armillary.exceptions import InputError, RowError
 from armillary.files import read_vectors
 from armillary.validation import as_matrix
 
@@ -67,9 +67,25 @@ def test_an_empty_cell_of_a_column_is_a_row_of_nan(nothing, place):
         SphericalKMeans(3).fit(pd.Series([nothing, nothing], dtype=object))
 
 
-def test_a_column_of_words_gets_a_sentence():
-    with pytest.raises(InputTypeError, match="must hold real numbers"):
-        as_matrix(pd.Series(["[1, 2]", "[3, 4]"]), "fit")
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (pd.Series(["[1, 2]", "[3, 4]"]), r"lists written as words: '\[1, 2\]'\. Read them first: \[json\.loads\("),
+        (np.array([str(X[0].tolist())] * 2), r"got lists written as words: '\[-?[0-9., -]{23}\.\.\.'\. Read them"),
+        (pd.DataFrame({"id": range(12), "e": list(X)}), r"2 columns, and column 'e' holds vectors\. .*: X\['e'\]\.$"),
+        (pl.DataFrame({"id": range(12), "e": X.tolist()}), r"column 'e' holds vectors\. Give that .*: X\['e'\]\.$"),
+        (np.array([[7, [1.0, 2.0]], [8, [3.0, 4.0]]], object), r"column 1 holds vectors.*: X\[:, 1\]\.$"),
+        (["a parcel", "a refund"], r"got texts\. Embed texts first; armillary\.texts\.tfidf_rows\(texts\)"),
+        (pd.Series(["a parcel", "a refund"]), r"got texts\. Embed texts first"),
+        (pd.DataFrame({"id": ["a", "b"], "x": [1.0, 2.0]}), "row 0 does not convert: could not convert string"),
+        ({"e": X}, "got dtype object, and it does not convert"),
+        ([[1.0, 2.0], "ab"], r"got setting an array element with a sequence\.[^.]*\.[^.]*\. Give every row the same"),
+    ],
+    ids=["words", "long words", "frame", "polars", "objects", "texts", "column of texts", "mixed", "dict", "one odd"],
+)  # fmt: skip
+def test_what_is_a_step_from_rows_gets_a_sentence(given, sentence):
+    with pytest.raises(InputError, match=f"must (hold real numbers|be a 2-D array, one row per vector); .*{sentence}"):
+        as_matrix(given, "fit")
 
 
 @pytest.mark.parametrize(

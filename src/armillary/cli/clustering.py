@@ -23,6 +23,7 @@ from armillary.cli.labels_out import write_labels
 from armillary.cli.model_names import AUTO
 from armillary.cli.naming import NameRequest, add_names, named_clusters
 from armillary.cli.reading import Reading, read_times, read_truth
+from armillary.cli.saved import MODEL_FILE, WORDS_FILE
 from armillary.cli.screen import Screen
 from armillary.files.folders import SUMMARY, whole_folder
 from armillary.files.vectors import Vectors
@@ -30,6 +31,7 @@ from armillary.files.words import read_words
 from armillary.report.clusters import ClusterFacts
 from armillary.selection.counting import counted
 from armillary.sources.stored import StoredRows
+from armillary.texts import WordWeights
 
 # clusters that are printed; summary.json has all
 _MOST_PRINTED = 20
@@ -103,7 +105,9 @@ def cluster_to_folder(task: Task, screen: Screen) -> None:
         with screen.timed("writing"):
             write_labels(folder / "labels.csv", fit.labels, vectors, is_guarded=task.is_guarded, names=names)
             write_labels(folder / "labels.npy", fit.labels, vectors)
-            armillary.save(fit.model, folder / "model.safetensors")
+            armillary.save(fit.model, folder / MODEL_FILE)
+            if _has_words(vectors):
+                WordWeights(vectors.vocabulary or [], np.asarray(vectors.idf)).save(folder / WORDS_FILE)
         snippet = python_snippet(task, fit)
         if task.has_report and is_stored:
             screen.note("No report.html: it shows rows in memory. Cluster a sample of the rows for one: --sample.")
@@ -119,19 +123,25 @@ def cluster_to_folder(task: Task, screen: Screen) -> None:
                 _write_report(folder / "report.html", data, facts, task.request.threads)
         summary = _summary(task, vectors, fit, clusters, scores, snippet, screen)
         (folder / SUMMARY).write_text(json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-    _show(replace(task, has_report=task.has_report and not is_stored), summary, screen)
+    _show(replace(task, has_report=task.has_report and not is_stored), _has_words(vectors), summary, screen)
     if vectors.texts is not None:
-        screen.note(_privacy(task.has_report))
+        screen.note(_privacy(_has_words(vectors), has_report=task.has_report))
 
 
-def _holding_texts(task: Task) -> list[str]:
-    """The files with texts of rows; `vectors` have none where they are left out."""
-    return ["labels.csv", SUMMARY, *(["report.html"] if task.has_report else [])]
+def _has_words(vectors: Vectors) -> bool:
+    """Whether there are words by which new texts are placed, and they may be kept."""
+    return vectors.idf is not None and vectors.texts is not None
 
 
-def _privacy(has_report: bool) -> str:
+def _holding_texts(task: Task, vectors: Vectors) -> list[str]:
+    """The files with texts of rows, or their words; `vectors` have none where they are left out."""
+    also = [*(["report.html"] if task.has_report else []), *([WORDS_FILE] if _has_words(vectors) else [])]
+    return ["labels.csv", SUMMARY, *also]
+
+
+def _privacy(has_words: bool, *, has_report: bool) -> str:
     """Which files hold texts of the rows."""
-    also = " report.html the beginning of each," if has_report else ""
+    also = (" report.html the beginning of each," if has_report else "") + f" {WORDS_FILE} their words," * has_words
     return f"labels.csv holds the texts of all rows,{also} summary.json those of a few; --no-texts leaves them out."
 
 
@@ -294,7 +304,7 @@ def _summary(
             "has_ids": vectors.ids is not None,
             "has_texts": vectors.texts is not None,
             "vectors_of_texts": _text_vectors(task.reading, vectors),
-            "texts_are_in": [] if vectors.texts is None else _holding_texts(task),
+            "texts_are_in": [] if vectors.texts is None else _holding_texts(task, vectors),
             "understood_as": list(vectors.notes),
         },
         "model": {
@@ -340,7 +350,7 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def _show(task: Task, summary: dict[str, Any], screen: Screen) -> None:
+def _show(task: Task, has_words: bool, summary: dict[str, Any], screen: Screen) -> None:
     lines = sorted(summary["clusters"], key=lambda line: -line["size"])
     has_names = bool(lines) and "name" in lines[0]
     if lines:
@@ -367,6 +377,8 @@ def _show(task: Task, summary: dict[str, Any], screen: Screen) -> None:
     if summary["scores"]:
         screen.result(", ".join(f"{name} {value:.4f}" for name, value in summary["scores"].items()))
     screen.result(
-        f"{task.folder}: labels.csv, labels.npy, model.safetensors, summary.json" + (", report.html" * task.has_report)
+        f"{task.folder}: labels.csv, labels.npy, {MODEL_FILE}, {SUMMARY}"
+        + f", {WORDS_FILE}" * has_words
+        + ", report.html" * task.has_report
     )
     screen.data({"folder": task.folder, **summary})

@@ -103,7 +103,7 @@ def _value(text: str) -> Any:
 
 def fit_request(request: Request, vectors: Vectors, screen: Screen, times: npt.NDArray[Any] | None = None) -> Fit:
     """Fit what is asked for, say it aloud, and label every row."""
-    is_here = present_rows(vectors.rows, request.missing, screen)
+    is_here = present_rows(vectors.rows, request.missing, screen, are_words=vectors.idf is not None)
     rows = vectors.rows if is_here is None else vectors.rows[np.flatnonzero(is_here)]
     times = times if times is None or is_here is None else times[is_here]
     sampled = sampled_rows(request, rows.shape[0])
@@ -145,11 +145,12 @@ def predicted(
     times: npt.NDArray[Any] | None = None,
     *,
     missing: str = "raise",
+    are_words: bool = False,
     **options: Any,
 ) -> npt.NDArray[np.integer[Any]]:
     """The clusters of many rows, some at a time, with a bar; `times` of the rows for a model that drifts."""
     n_rows = rows.shape[0]
-    is_here = present_rows(rows, missing, screen)
+    is_here = present_rows(rows, missing, screen, are_words=are_words)
     if is_here is not None:
         when = times if times is None else times[is_here]
         return spread_labels(predicted(model, rows[np.flatnonzero(is_here)], screen, when, **options), is_here)

@@ -42,11 +42,13 @@ def predict(
     """Give new rows the clusters of a saved model.
 
     [b]armillary predict embeddings-clusters new.npy -o new.csv[/]
+
+    [b]armillary predict reviews-clusters new.csv --text-column body -o placed.csv[/]
     """
     from armillary.cli.fits import predicted
     from armillary.cli.labels_out import check_kind, is_array, write_labels
     from armillary.cli.reading import Reading, read_times
-    from armillary.cli.saved import load_model, refuse_existing
+    from armillary.cli.saved import load_model, names_of, refuse_existing, with_words_of
     from armillary.cli.screen import Screen
     from armillary.exceptions import ParameterError
     from armillary.selection.counting import counted, n_clusters_of
@@ -64,14 +66,18 @@ def predict(
         raise ParameterError(f"--reject belongs to dp and ddp; '{model}' is a {type(fitted).__name__}. Leave it out.")
     if times is not None and type(fitted).__name__ != "TemporalVonMisesFisherMixture":
         raise ParameterError(f"--times belongs to temporal; '{model}' is a {type(fitted).__name__}. Leave it out.")
-    vectors = Reading.of(input, format, key, id_column, text_column, texts, header, missing=missing).read(screen)
+    reading = Reading.of(input, format, key, id_column, text_column, texts, header, missing=missing, takes_texts=True)
+    if reading.holds_texts():
+        reading = with_words_of(model, reading)
+    vectors = reading.read(screen)
     when = read_times(times, vectors.n_rows, screen)
     options: dict[str, Any] = {"reject": True} if reject else {}
     if isinstance(vectors.rows, StoredRows) and when is None and is_array(output, to):
         labels = fitted.predict(vectors.rows, out=output, **options)  # not twice in memory, nor once
     else:
-        labels = predicted(fitted, vectors.rows, screen, when, missing=missing, **options)
-        write_labels(output, labels, vectors, kind=to, is_guarded=spreadsheet_safe)
+        are_words = vectors.idf is not None
+        labels = predicted(fitted, vectors.rows, screen, when, missing=missing, are_words=are_words, **options)
+        write_labels(output, labels, vectors, kind=to, is_guarded=spreadsheet_safe, names=names_of(model))
     n_out = int((labels < 0).sum())
     refused = f", {n_out:,} of them in no cluster (-1)" if n_out else ""
     screen.note(f"{counted(len(labels), 'row')} in {counted(n_clusters_of(labels), 'cluster')}{refused}: {output}")

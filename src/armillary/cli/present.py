@@ -25,7 +25,7 @@ def check_missing(missing: str) -> str:
     return missing
 
 
-def present_rows(rows: Any, missing: str, screen: Screen) -> Presence:
+def present_rows(rows: Any, missing: str, screen: Screen, *, are_words: bool = False) -> Presence:
     """Which rows (n,) can be clustered, and a line about the others; None: all of them, or whatever the model says.
 
     Rows on disk are looked at by the first pass, which refuses them.
@@ -36,19 +36,24 @@ def present_rows(rows: Any, missing: str, screen: Screen) -> Presence:
     if is_here.all():
         return None
     bad = np.flatnonzero(~is_here)
-    say_missing(screen, len(bad), len(is_here), int(bad[0]))
+    say_missing(screen, len(bad), len(is_here), int(bad[0]), are_words=are_words)
     if len(bad) == len(is_here):
         raise InputError(f"A row with a direction is needed; all {len(bad):,} are empty, NaN or zero. Check the file.")
     return is_here
 
 
-def say_missing(screen: Screen, n_bad: int, n_rows: int, first: int) -> None:
-    """The one line."""
+def say_missing(screen: Screen, n_bad: int, n_rows: int, first: int, *, are_words: bool = False) -> None:
+    """The one line; `are_words` of texts whose words are weighed."""
     have, they = ("has", "it gets") if n_bad == 1 else ("have", "they get")
     which = f"row {first:,}" if n_bad == 1 else f"the first is row {first:,}"
+    lack = "no direction (empty, NaN, infinite or all zero)"
+    if are_words:
+        lack = (
+            "none of the words that are weighed (or are empty)" if n_bad > 1 else "none of the words that are weighed"
+        )
     screen.warn(
-        f"{n_bad:,} of {counted(n_rows, 'row')} {have} no direction (empty, NaN, infinite or all zero), {which}, "
-        f"counted from 0: {they} the label -1."
+        f"{n_bad:,} of {counted(n_rows, 'text' if are_words else 'row')} {have} {lack}, {which}, counted from 0: "
+        f"{they} the label -1."
     )
 
 

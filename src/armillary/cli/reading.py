@@ -18,11 +18,13 @@ from armillary.files.documents import holds_documents, read_documents
 from armillary.files.tables import words_beside
 from armillary.files.vectors import Vectors, read_vectors
 from armillary.files.words import read_column, read_labels
+from armillary.selection.counting import counted
 from armillary.sources.memory import SHARE, free_memory, in_words
 from armillary.sources.opening import ENDINGS, open_rows
 from armillary.sources.stored import StoredRows
-from armillary.texts import embed_texts, tfidf_rows
+from armillary.texts import WordWeights, embed_texts
 from armillary.texts.kept_vectors import cache_folder
+from armillary.texts.weighed_words import weighed_texts
 
 # Files up to so many bytes are read whole without a look at what they unpack to, and to how many times their size the
 # tables among others may.
@@ -45,6 +47,7 @@ class Reading:
     missing: str = "raise"  # or "flag": rows with empty cells are rows of NaN
     takes_texts: bool = False  # whether a file of texts will do
     embed: str | None = None  # a model for them; their words where there is none
+    weights: WordWeights | None = None  # of the words of a model, which rows of new texts must have
     keeps_texts: bool = True  # whether results hold texts, and vectors of texts are kept for the next run
 
     @classmethod
@@ -98,15 +101,18 @@ class Reading:
                 id_column=self.id_column,
                 has_header=self.header,
             )
-        vocabulary: list[str] | None = None
+        weights: WordWeights | None = None
         rows: Any
         if self.embed is None:
             with (
                 screen.timed("weighing words"),
                 screen.progress("weighing words", len(documents.texts), "texts") as advance,
             ):
-                rows, vocabulary = tfidf_rows(documents.texts, advance=advance)
-            how = f"{len(vocabulary):,} words, weighed by TF-IDF"
+                if self.weights is None:
+                    rows, weights = weighed_texts(documents.texts, advance)
+                else:
+                    rows, weights = self.weights.rows(documents.texts, advance), self.weights
+            how = f"{counted(len(weights.vocabulary), 'word')}, weighed by TF-IDF"
         else:
             with (
                 screen.timed("embedding"),
@@ -123,9 +129,10 @@ class Reading:
             documents.source,
             documents.format,
             (*documents.notes, how),
-            vocabulary,
+            None if weights is None else weights.vocabulary,
+            None if weights is None else weights.idf,
         )
-        screen.note(f"{vectors.n_rows:,} texts from {vectors.source}: {'; '.join(vectors.notes)}.")
+        screen.note(f"{counted(vectors.n_rows, 'text')} from {vectors.source}: {'; '.join(vectors.notes)}.")
         return vectors
 
     @property
@@ -204,7 +211,7 @@ def shape_in_words(vectors: Vectors) -> str:
         kind += f", sparse, {vectors.rows.nnz:,} not zero"
     elif isinstance(vectors.rows, np.memmap):
         kind += ", memory-mapped"
-    return f"{vectors.n_rows:,} vectors of {vectors.n_features:,} numbers ({kind})"
+    return f"{counted(vectors.n_rows, 'vector')} of {counted(vectors.n_features, 'number')} ({kind})"
 
 
 def read_truth(path: str | None, column: str | None, n_rows: int, screen: Screen) -> npt.NDArray[Any] | None:

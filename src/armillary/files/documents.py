@@ -18,8 +18,9 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from armillary.exceptions import InputError
+from armillary.files.json_lines import json_lines
 from armillary.files.separated import kinds_of, read_table
-from armillary.files.source import Source
+from armillary.files.source import Source, not_utf8
 from armillary.files.tables import TEXT_NAMES, Choice, Columns, opened, read_arrow_table, read_parquet_table, words
 from armillary.files.word2vec import is_word2vec
 from armillary.sources.columns import ID_NAMES, is_list, is_number, side_columns, some
@@ -71,7 +72,8 @@ def holds_documents(
     numbers = [name for name in numbers if name != text_column]
     if "words" not in kinds.values() and text_column is None:
         return False
-    return not numbers or (text_column is not None and not _is_vector(numbers))
+    # one number alone is no vector, whatever it is called
+    return len(numbers) < 2 or (text_column is not None and not _is_vector(numbers))
 
 
 def _is_vector(numbers: list[str]) -> bool:
@@ -102,12 +104,13 @@ def _kinds(source: Source, has_header: bool | None) -> dict[str, str]:
 
 
 def _json_kinds(source: Source) -> dict[str, str]:
-    with source.open() as stream:
-        line = next((line for line in stream if line.strip()), b"null")
+    _, line = next(json_lines(source), (0, b"null"))
     try:
         first = json.loads(line)
     except (ValueError, RecursionError):
         return {"": "list"}  # what reads vectors says what is wrong with it
+    if isinstance(first, list) and first and isinstance(first[0], str | dict):
+        first = first[0]
     if isinstance(first, str):
         return {"text": "words"}
     if not isinstance(first, dict) or any(key in first for key in _VECTOR_KEYS):
@@ -214,9 +217,12 @@ def _lines(source: Source) -> list[str]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{source.name} must be UTF-8 text; byte {error.start} is not. Convert it.") from error
+        raise not_utf8(source.name, content, error.start) from error
     # not splitlines(): a text may hold the marks by which Unicode ends paragraphs
-    return text.removesuffix("\n").replace("\r\n", "\n").split("\n")
+    texts = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
+    if not any(map(str.strip, texts)):
+        raise InputError(f"{source.name} must hold texts; it has only empty lines. Check the step that wrote it.")
+    return texts
 
 
 def _table(source: Source, text_column: str | None, id_column: str | None, has_header: bool | None) -> Columns:
@@ -231,25 +237,23 @@ def _table(source: Source, text_column: str | None, id_column: str | None, has_h
 
 
 def _json_table(source: Source) -> Columns:
-    """The strings and numbers of JSON objects, or strings alone, as columns."""
+    """The strings and numbers of JSON objects, or strings alone, as columns; one a line, or in lists."""
     found: list[dict[str, Any]] = []
-    with source.open() as stream:
-        for number, line in enumerate(stream, start=1):
-            if not line.strip():
-                continue
-            try:
-                value = json.loads(line)
-            except (ValueError, RecursionError) as error:
+    for number, line in json_lines(source):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                f"Line {number} of {source.name} must be JSON; it does not read ({error}). A last line that was "
+                "cut short reads so too."
+            ) from error
+        for item in value if isinstance(value, list) else [value]:
+            if not isinstance(item, str | dict):
                 raise InputError(
-                    f"Line {number} of {source.name} must be JSON; it does not read ({error}). A last line that was "
-                    "cut short reads so too."
-                ) from error
-            if not isinstance(value, str | dict):
-                raise InputError(
-                    f"Line {number} of {source.name} must be a string or an object with a text; got "
-                    f"{json.dumps(value)[:40]}. One document a line."
+                    f"Line {number} of {source.name} must be a string or an object with a text, or a list of them; "
+                    f"got {json.dumps(item)[:40]}. One document a line."
                 )
-            found.append(value if isinstance(value, dict) else {"text": value})
+            found.append(item if isinstance(item, dict) else {"text": item})
     names = dict.fromkeys(str(name) for one in found for name in one)
     return {name: pa.chunked_array([pa.array([_word(one.get(name)) for one in found], pa.string())]) for name in names}
 

@@ -51,6 +51,15 @@ _ENDINGS = {
     ".fvecs": "fvecs",
     ".bvecs": "bvecs",
 }
+# Formats that are not read, and what to do with them.
+_WAYS_OUT = {
+    (".xlsx", ".xls", ".ods"): "Save the sheet as CSV UTF-8.",
+    (".pkl", ".pickle", ".pt", ".pth", ".joblib"): (
+        "Reading it can run code. Save a frame by df.to_parquet(path), an array by numpy.save(path, X)."
+    ),
+    (".h5", ".hdf5", ".mat"): "Save the array in it by numpy.save(path, X).",
+    (".docx", ".pdf"): "Save its texts as a txt file, one in each line.",
+}
 COMPRESSED = (".gz", ".bz2", ".xz")
 
 
@@ -69,6 +78,9 @@ def format_of(path: str) -> str:
     found = _ENDINGS.get(endings[-1]) if endings else None
     if found is None:
         has = f"'{endings[-1]}'" if endings else "no ending"
+        for known, way in _WAYS_OUT.items():
+            if endings and endings[-1] in known:
+                raise InputError(f"'{path}' must be of another format than {has}, which is not read here. {way}")
         raise InputError(
             f"The ending of '{path}' must tell its format; it has {has}, and those known are "
             f"{', '.join(_ENDINGS)} (also with {', '.join(COMPRESSED)}). "

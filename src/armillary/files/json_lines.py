@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,15 +95,25 @@ def _row(vector: Any, place: str, width: int | None) -> Float64Array:
     )
 
 
+def json_lines(source: Source) -> Iterator[tuple[int, bytes]]:
+    """Lines that are not empty, with their numbers from 1; a list that goes over several lines is one of them."""
+    with source.open() as stream:
+        for number, text in enumerate(stream, start=1):
+            bare = text.strip()
+            if not bare:
+                continue
+            if bare.startswith(b"[") and not bare.endswith(b"]"):
+                bare += stream.read()
+            yield number, bare
+
+
 def read_json_lines(source: Source, choice: Choice) -> tuple[Float64Array, list[str] | None, list[str] | None]:
     """Vectors, ids and texts of a whole file."""
     lines: list[Line] = []
     width = None
-    with source.open() as stream:
-        for number, text in enumerate(stream, start=1):
-            if text.strip():
-                lines.append(parse_line(text, number, source.name, choice, width))
-                width = lines[-1].rows.shape[1]
+    for number, text in json_lines(source):
+        lines.append(parse_line(text, number, source.name, choice, width))
+        width = lines[-1].rows.shape[1]
     if not lines:
         raise InputError(f"{source.name} must hold vectors; it has only empty lines. Check the step that wrote it.")
     ids = _known([name for line in lines for name in line.ids])

@@ -5,11 +5,12 @@ A file that does not read is looked at once more, slowly, to say which line and 
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from armillary.exceptions import InputError
-from armillary.files.source import Source
+from armillary.files.source import Source, not_utf8
 from armillary.files.tables import (
     TEXT_NAMES,
     Choice,
@@ -39,6 +40,7 @@ _MANY_COUNTED = 8
 # pyarrow reads by blocks, and refuses a row that is longer than one
 _BLOCK_BYTES, _ROWS_IN_BLOCK = 1 << 20, 16
 _SEPARATORS = "\t;|,"
+_LONGEST_CELL = 1 << 30  # characters
 _LOOKED_AT = 20  # rows, and numbers of a list
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 
@@ -92,12 +94,13 @@ def read_table(source: Source, choice: Choice, *, has_header: bool | None = None
             )
     except pa.ArrowException as error:
         _explain(source, layout, kinds, error)
+    _refuse_open_quote(source, layout, table)
     if not choice.has_gaps and any(table[name].null_count for name, kind in kinds.items() if kind == pa.float64()):
         _explain(source, layout, kinds, InputError("an empty cell"))
     return {
         name: _lists(source, name, column) if name in lists else _with_whole_ids(name, column)
         for name, column in table.items()
-        if not _is_empty(column)
+        if name in as_words or not _is_empty(column)
     }
 
 
@@ -154,9 +157,7 @@ def _layout(source: Source, has_header: bool | None) -> Layout:
     try:
         text = sample.decode("utf-8-sig", errors="strict" if is_whole else "ignore")
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{source.name} must be UTF-8 text; byte {error.start} is not. Convert it with iconv, or say its --format."
-        ) from error
+        raise not_utf8(source.name, sample, error.start) from error
     separator = "\t" if source.format == "tsv" else _separator(text, is_whole=is_whole)
     rows = _rows(text, separator, is_whole=is_whole)
     if not rows:
@@ -229,14 +230,24 @@ def _separator(text: str, *, is_whole: bool) -> str:
 
 def _rows(text: str, separator: str, *, is_whole: bool) -> list[list[str]]:
     rows: list[list[str]] = []
-    with suppress(csv.Error):  # a cell that is longer than Python's reader takes; pyarrow reads it
-        for row in csv.reader(io.StringIO(text), delimiter=separator):
+    with _long_cells(), suppress(csv.Error):  # what else Python's reader does not take; pyarrow reads it
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator):
             if row:
                 rows.append(row)
             if len(rows) > _SAMPLE_ROWS:
                 return rows
     # the last line of a sample may be cut
     return rows if is_whole or len(rows) < 2 else rows[:-1]
+
+
+@contextmanager
+def _long_cells() -> Iterator[None]:
+    """Python's reader takes cells of any length."""
+    before = csv.field_size_limit(_LONGEST_CELL)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def _is_header(first: list[str], later: list[list[str]]) -> bool:
@@ -279,10 +290,50 @@ def _is_number(cell: str) -> bool:
 
 def _explain(source: Source, layout: Layout, kinds: dict[str, pa.DataType], error: Exception) -> NoReturn:
     """Say which line and column does not read."""
-    with suppress(csv.Error):  # a cell that is longer than Python's reader takes
+    _refuse_encoding(source)
+    with _long_cells(), suppress(csv.Error):
         for line, row in _numbered(source, layout):
             _refuse_line(source, layout, kinds, line, row, error)
     raise source.damaged(error) from error
+
+
+def _refuse_encoding(source: Source) -> None:
+    """Refuse what is UTF-8 at its beginning alone."""
+    decoder, done = codecs.getincrementaldecoder("utf-8")(), 0
+    with source.open() as stream:
+        first = chunk = stream.read(_SAMPLE_BYTES)
+        while True:
+            try:
+                decoder.decode(chunk, final=not chunk)
+            except UnicodeDecodeError as error:
+                held = len(error.object) - len(chunk)  # of a character that began in the chunk before
+                raise not_utf8(source.name, first, done - held + error.start) from error
+            if not chunk:
+                return
+            done += len(chunk)
+            chunk = stream.read(_SAMPLE_BYTES)
+
+
+def _refuse_open_quote(source: Source, layout: Layout, columns: Columns) -> None:
+    """Refuse a quotation mark that opens a cell and is never closed: all lines after it would be one text."""
+    if not any(len(column) and "\n" in (column[-1].as_py() or "") for column in columns.values() if _is_words(column)):
+        return
+    with _long_cells(), source.open() as stream:
+        text = io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")
+        reader, line = csv.reader(text, delimiter=layout.separator, strict=True), 0
+        try:
+            for _ in reader:
+                line = reader.line_num
+        except csv.Error as error:
+            if "unexpected end" in str(error):
+                raise InputError(
+                    f"{source.name} must close every quotation mark; the one that opens a cell in line {line + 1} goes "
+                    f'on to the end, line {reader.line_num}. Write quotation marks within a cell twice: "".'
+                ) from None
+
+
+def _is_words(column: pa.ChunkedArray) -> bool:
+    return bool(pa.types.is_string(column.type))
 
 
 def _refuse_line(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
@@ -108,6 +109,16 @@ class Source:
         )
 
 
+def not_utf8(name: str, first: bytes, place: int) -> InputError:
+    """The sentence for text in another encoding, by its first bytes and the number of the first byte that is odd."""
+    is_wide = first[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    encoding, guess = ("UTF-16", "it is UTF-16") if is_wide else ("WINDOWS-1252", f"byte {place:,} is not")
+    return InputError(
+        f"{name} must be UTF-8 text; {guess}. Save it as UTF-8 (Excel: CSV UTF-8), or convert it: iconv -f {encoding} "
+        "-t UTF-8."
+    )
+
+
 def refuse_unreadable(file: Path) -> None:
     """A sentence for a path that cannot be read."""
     if file.is_dir():
@@ -143,4 +154,4 @@ def read_text(path: str | os.PathLike[str]) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"'{file}' must be UTF-8 text; byte {error.start} is not. Convert it with iconv.") from error
+        raise not_utf8(f"'{file}'", content, error.start) from error

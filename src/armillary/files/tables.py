@@ -153,6 +153,11 @@ def understood(source: Source, table: Columns, choice: Choice) -> Understood:
                 f"{source.name} must have columns of numbers or a column of lists; its columns: {some(table)}. "
                 "Embed texts first, and give the vectors."
             )
+        if len(numbers) == 1:
+            raise InputError(
+                f"{source.name} must have two columns of numbers or more, or a column of lists; it has one, "
+                f"'{numbers[0]}', among {some(table)}. A column of texts is named by --text-column."
+            )
         rows, said = (
             _from_columns(source, table, numbers, has_gaps=choice.has_gaps),
             f"vectors from {len(numbers)} columns of numbers{_ends(numbers)}",

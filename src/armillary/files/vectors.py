@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy.typing as npt
+
 from armillary.exceptions import InputError
 from armillary.files import arrays, json_lines, separated, tables
 from armillary.files.matrix_market import read_mtx
@@ -39,6 +41,7 @@ class Vectors:
     format: str = ""
     notes: tuple[str, ...] = ()  # how the file was understood, for people
     vocabulary: list[str] | None = None  # (D,) the word of each column, where columns are words
+    idf: npt.NDArray[Any] | None = None  # (D,) by which these words were weighed
 
     @property
     def n_rows(self) -> int:

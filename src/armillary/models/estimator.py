@@ -26,6 +26,7 @@ from armillary.engines.select import (
     n_columns,
     open_passes,
 )
+from armillary.exceptions import RowError
 from armillary.fitting.events import Emitter, observers
 from armillary.fitting.progress import ProgressBar
 from armillary.models.parameters import AnyRows, Check, R
@@ -113,10 +114,16 @@ class UnitVectorEstimator(BaseEstimator):
     def _gate(self, X: Any, sample_weight: Any, *, is_new: bool, gate: Gate = UNIT) -> Points:
         if not is_new and "n_features_in_" not in vars(self):
             check_is_fitted(self)  # has the sentence; to ask it of a fitted model takes a tenth of a small `predict`
-        if "missing" in vars(self) and check_missing(self.missing, self._who):
+        can_flag = "missing" in vars(self)
+        if can_flag and check_missing(self.missing, self._who):
             gate = replace(gate, allows_missing=True)
         expected = None if is_new else self.n_features_in_
-        points = checked_points(X, self._who, sample_weight, expected, gate=gate, device=self.device)
+        try:
+            points = checked_points(X, self._who, sample_weight, expected, gate=gate, device=self.device)
+        except RowError as error:
+            if can_flag and error.lacks_direction:
+                raise error.or_flagged() from error
+            raise
         self._check_names(X, is_new=is_new)
         return points
 

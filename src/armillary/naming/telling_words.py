@@ -10,7 +10,11 @@ word that is in every document still weighs.
 
 from __future__ import annotations
 
+import itertools
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +22,16 @@ import scipy.sparse as sp
 
 from armillary._typing import Float64Array, IntArray
 
-# A word: two letters or more, no number. Documents looked at in a cluster, and letters of each of them.
-WORD = "(?u)\\b[^\\W\\d_][\\w'\u2019]*[^\\W_]\\b"
+# A word: two letters or more, no digit first, no underscore at its end.
+_WORD = re.compile(r"\b[^\W\d_][\w'\u2019]*[^\W_]\b")
+# Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Chinese, Japanese.
+_SPACELESS = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\uff66-\uff9f\U00020000-\U0003ffff"
+)
+_RUNS = re.compile(f"([{_SPACELESS}]+)")
+_LAST_MARK = 0xFFFF  # beyond, Python looks at sets of characters one by one
+# Documents looked at in a cluster, and letters of each of them.
 _MOST_DOCUMENTS, _MOST_LETTERS = 1000, 5000
 # A word in one document of a cluster alone says nothing of the cluster, once it has this many.
 _FEW_DOCUMENTS = 5
@@ -27,6 +39,41 @@ _FEW_DOCUMENTS = 5
 _LONGEST_ENDING, _SHORTEST_STEM = 3, 3
 
 Words = list[tuple[str, float]]
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, as they are written: two letters or more, no digit first.
+
+    Where a script has no spaces, each two characters that follow each other are a word.
+    """
+    if text.isascii():
+        return _WORD.findall(text)
+    text = unicodedata.normalize("NFC", text)  # accents are one with their letter, or two, by what wrote the text
+    mark, marked_word = _marks()
+    found: list[str] = (_WORD if mark.search(text) is None else marked_word).findall(text)
+    if _RUNS.search(text) is None:
+        return found
+    return [part for word in found for part in _parts(word)]
+
+
+def _parts(word: str) -> Iterator[str]:
+    """Pairs of characters of the runs without spaces, and what stands between them."""
+    for number, run in enumerate(_RUNS.split(word)):
+        if number % 2:
+            yield from map("".join, itertools.pairwise(run))
+        elif len(run) > 1 and run[0].isalpha():
+            yield run
+
+
+@cache
+def _marks() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """A mark that stands alone, such as a vowel of Hindi; and `_WORD` with marks as parts of words."""
+    numbers = range(_LAST_MARK + 1)
+    mark = "".join(chr(number) for number in numbers if unicodedata.category(chr(number)) in ("Mn", "Mc"))
+    inside = rf"\w{mark}"
+    return re.compile(f"[{mark}]"), re.compile(
+        rf"(?<![{inside}])[^\W\d_][{inside}'\u2019]*(?:[^\W_]|[{mark}])(?![{inside}])"
+    )
 
 
 def sampled_documents(codes: IntArray) -> IntArray:
@@ -43,7 +90,8 @@ def word_presence(texts: Sequence[str]) -> tuple[sp.csr_array, list[str]]:
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
     counter = CountVectorizer(
-        token_pattern=WORD,
+        tokenizer=words_of,
+        token_pattern=None,
         stop_words=[*ENGLISH_STOP_WORDS, *_AUXILIARIES, *_CONTRACTIONS],
         binary=True,
         dtype=np.float64,
