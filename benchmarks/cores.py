@@ -37,6 +37,7 @@ RESULTS = Path(__file__).parent / "results"
 MOST_REPEATS = 7
 # of a Dirichlet process mixture: until given labels have become a sample, and then those that are measured
 WARM_UP, N_SWEEPS = 10, 5
+_TOLD = ("NUMBA_CPU_FEATURES", "NPY_DISABLE_CPU_FEATURES", "OPENBLAS_CORETYPE", "FAISS_OPT_LEVEL")
 # frames of a stream: until tracks have settled, and then those that are measured
 FIRST_FRAMES, N_FRAMES = 3, 10
 
@@ -253,7 +254,27 @@ def dp_mixture(n_clusters: int, spread: float, min_angle: float, n_rows: int = 1
             model = BayesianGaussianMixture(n_components=n_clusters, max_iter=n_steps, tol=0.0, **first)
             return int(model.fit(rows).n_iter_)
 
-    return Work({"ours": of_time(ours)}, {"scikit-learn": of_steps(scikit_learn, 2)})
+    return Work({"ours": of_time(ours)}, {"scikit-learn": of_steps(scikit_learn, 4)})
+
+
+def one_vector() -> Work:
+    """A vector of a stream of 20,000 x 256, of 200 identities; by one thread, whatever there are."""
+    from threadpoolctl import threadpool_limits
+
+    from benchmarks import links, workloads
+
+    _, rows, _ = workloads.load_labelled("W4")
+
+    def median_of(run: Callable[[np.ndarray, tuple[float, float, float]], Any]) -> Callable[[int], np.ndarray]:
+        def call(n_threads: int) -> np.ndarray:
+            with threadpool_limits(n_threads):
+                before = time.process_time()
+                found = run(rows, links.THRESHOLDS["W4"])
+                return np.array([np.median(found.times), (time.process_time() - before) / len(rows)])
+
+        return call
+
+    return Work({"ours": of_time(median_of(links.run_single)), "leader rule": of_time(median_of(links.run_leader))}, {})
 
 
 WORK: dict[str, Callable[[], Work]] = {
@@ -263,6 +284,9 @@ WORK: dict[str, Callable[[], Work]] = {
     "DDP frame 300k x 3": ddp_frame,
     "EM step 300k x 3, K=7": lambda: em(_scene(300_000, 7, 0.7), 7),
     "DP mixture sweep 100k x 3, K=30": lambda: dp_mixture(30, 0.07, 0.26),
+    "learn_one 20k x 256": one_vector,
+    "DP mixture sweep 300k x 3, K=30": lambda: dp_mixture(30, 0.07, 0.26, 300_000),
+    "DP mixture sweep 300k x 3, K=10": lambda: dp_mixture(10, 0.1, 0.6, 300_000),
     "step 20k x 768, K=100": lambda: lloyd(_embeddings(20_000, 768), 100, 11),
     "step 3M x 3, K=30": lambda: lloyd(_scene(3_000_000, 30, 0.2), 30, 6),
     "DP mixture sweep 100k x 3, K=10": lambda: dp_mixture(10, 0.1, 0.6),
@@ -349,7 +373,7 @@ def _line(times: list[Times]) -> dict[str, float]:
     many, few, n_steps = np.array([t.many for t in times]), np.array([t.few for t in times]), times[0].n_steps
     least = (many.min(axis=0) - few.min(axis=0)) / n_steps
     found = {"least": least[0], "median": np.median((many - few)[:, 0]) / n_steps, "cpu": least[1]}
-    return {what: round(1e3 * float(value), 4) for what, value in found.items()}
+    return {what: round(1e3 * float(value), 5) for what, value in found.items()}
 
 
 def machine() -> dict[str, Any]:
@@ -368,6 +392,8 @@ def machine() -> dict[str, Any]:
         "logical_cores": _n_logical(),
         "physical_cores": len({path.read_text().strip() for path in siblings}) or None,
         "numba_cpu": os.environ.get("NUMBA_CPU_NAME", "as it is"),
+        # what other libraries were told, e.g. to leave AVX-512 alone
+        "told": {name: os.environ[name] for name in _TOLD if name in os.environ},
         "python": platform.python_version(),
         "libraries": libraries,
         "load": os.getloadavg()[0],
@@ -380,9 +406,9 @@ def _n_logical() -> int:
 
 def show(name: str, result: dict[str, Any]) -> None:
     """A line for everybody."""
-    print(f"{name}  ({result['repeats']} repeats; ms, CPU ms in brackets)")
+    print(f"{name}  ({result['repeats']} repeats; ms: least, median, CPU in brackets)")
     for who, by_threads in result["ms"].items():
-        cells = (f"{n:>3}: {of['least']:8.2f} ({of['cpu']:8.2f})" for n, of in by_threads.items())
+        cells = (f"{n:>3}: {of['least']:8.3f} {of['median']:8.3f} ({of['cpu']:8.3f})" for n, of in by_threads.items())
         print(f"  {who:26s}" + " ".join(cells), flush=True)
 
 
