@@ -25,6 +25,7 @@ from armillary import SphericalKMeans, load, open_rows
 from armillary.curation import CurationPlan, balanced_sample, curate
 from benchmarks.measure import machine
 
+DATA = Path(os.environ.get("ARMILLARY_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 _WRITTEN = 1 << 16
 _OWN = ("out", "folder")  # of this machine
 _SAMPLED = 0.05  # seconds between two looks at the memory
@@ -65,6 +66,41 @@ def make_rows(path: Path, n_rows: int, n_features: int, n_concepts: int, share: 
             rows.astype(np.float16).tofile(stream)
     np.savez(truth, concepts=concepts, sources=sources)
     return concepts, sources
+
+
+def sentences(place: Path) -> dict[str, Any]:
+    """The same on embeddings of sentences, beside brute force: near pairs of which at least one row went."""
+    found: dict[str, Any] = {}
+    for name in ("sent_agnews", "sent_banking77"):
+        path = DATA / name / "embeddings.npz"
+        if not path.exists():
+            continue
+        rows = np.load(path)["embeddings"].astype(np.float32)
+        n_clusters = round(len(rows) ** 0.5)
+        plan = CurationPlan(n_clusters=(n_clusters // 10, n_clusters), threshold=0.9)
+        start = time.perf_counter()
+        summary = curate(rows, place / name, plan, force=True)
+        seconds = round(time.perf_counter() - start, 2)
+        wide = rows.astype(np.float64)
+        wide /= np.linalg.norm(wide, axis=1, keepdims=True)
+        pairs = np.argwhere(np.triu(wide @ wide.T >= plan.threshold, 1))
+        import pyarrow.parquet as pq
+
+        is_kept = pq.read_table(place / name / "rows.parquet", columns=["is_kept"])["is_kept"].to_numpy()
+        found[name] = {
+            "rows": len(rows),
+            "threshold": plan.threshold,
+            "seconds": seconds,
+            "removed": summary["duplicates"]["removed"],
+            "largest_group": summary["duplicates"]["largest_group"],
+            "near_pairs_by_brute_force": len(pairs),
+            "of_which_one_went": int(np.count_nonzero(~is_kept[pairs].all(axis=1))),
+            "effective_clusters": {
+                kind: round(summary["coverage"][kind][1]["effective"], 1)
+                for kind in ("all rows", "random sample", "sample")
+            },
+        }
+    return found
 
 
 class Watch(threading.Thread):
@@ -196,6 +232,7 @@ def main() -> None:
             "others_removed": round(float((~is_kept[sources < 0]).mean()), 5),
         },
         "duplicates": summary["duplicates"],
+        "sentences": sentences(place),
         "evenness": evenness(path, concepts, is_kept, arguments),
     }
     print(json.dumps(found, indent=1))

@@ -109,6 +109,20 @@ def test_what_is_searched_and_what_is_missed_is_known():
     assert recalls[0] == pytest.approx(1.0 - missed, abs=1e-12)
 
 
+def test_few_rows_are_searched_exactly_and_many_in_the_nearest_clusters(monkeypatch):
+    rows = planted(1200, n_copies=500, noise=0.12)
+    model = SphericalKMeans(40, random_state=0).fit(rows)
+    assert near_duplicates(rows, threshold=0.85, model=model).is_exact
+    assert CurationPlan(n_clusters=(3, 12)).checked(20_000).n_searched == 12
+    assert CurationPlan(n_clusters=(3, 12)).checked(20_001).n_searched == 8
+    monkeypatch.setattr(search, "_EXACT_ROWS", 1000)
+    beyond = near_duplicates(rows, threshold=0.85, model=model)
+    assert not beyond.is_exact
+    np.testing.assert_array_equal(
+        beyond.kept_for, near_duplicates(rows, threshold=0.85, model=model, n_searched=8).kept_for
+    )
+
+
 def test_reach_is_enough_for_every_pair():
     """Of any two near rows one has the other's cluster in reach: the bound in the module's docstring."""
     rng = np.random.default_rng(3)
@@ -332,6 +346,7 @@ def test_a_run_leaves_a_folder(tmp_path):
     np.testing.assert_array_equal(np.flatnonzero(table["is_sampled"]), np.load(tmp_path / "out" / "sample.npy"))
     assert found["duplicates"]["removed"] == plain.n_removed
     assert found["duplicates"]["recall"] == 1.0
+    assert 0 < found["duplicates"]["recall_pairs"] <= 2 * 900
     assert {stage for stage, _, _ in told} == {"levels", "pass", "duplicates within", "duplicates across"}
     with pytest.raises(InputError, match="exists"):
         curate(rows, tmp_path / "out", PLAN)

@@ -55,9 +55,15 @@ def curate(
         ),
     ] = 4,
     searched: Annotated[
-        int,
-        typer.Option(metavar="M", help="Most clusters that a row is compared with.", min=1, rich_help_panel=_CURATING),
-    ] = 8,
+        int | None,
+        typer.Option(
+            metavar="M",
+            help="Most clusters that a row is compared with; by default all that a near row may be in for up to 20,000 "
+            "rows, 8 beyond.",
+            min=1,
+            rich_help_panel=_CURATING,
+        ),
+    ] = None,
     fit_rows: Annotated[
         int,
         typer.Option(metavar="N", help="Rows that steps of k-means are done on.", min=2, rich_help_panel=_CURATING),

@@ -41,7 +41,7 @@ class Task:
     keep: str = "first"
     n_sample: int | None = None
     n_nearest: int = 4
-    n_searched: int = 8
+    n_searched: int | None = None
     n_fit_rows: int = 1_000_000
     layouts: tuple[str, ...] = ()
     seed: int = 0
@@ -158,7 +158,7 @@ def _show(task: Task, summary: dict[str, Any], screen: Screen) -> None:
     elif duplicates["recall"] is not None:
         screen.result(
             f"{counted(duplicates['rows_searched_in_part'], 'row')} reach more clusters than were searched; measured "
-            f"recall of near pairs {duplicates['recall']:.4f}"
+            f"recall of near pairs {duplicates['recall']:.4f}, of {duplicates['recall_pairs']:,}"
         )
     screen.result(f"{counted(summary['sample']['rows'], 'row')} chosen evenly")
     names = ["rows.parquet", "sample.npy", "model.safetensors", "summary.json", *(["report.html"] * task.has_report)]

@@ -45,6 +45,9 @@ _GATHERED_VALUES = 1 << 26
 _PAIR_VALUES = 1 << 20
 # What cosines in the type of the rows may be off by, and for each column more.
 _PAD, _PAD_PER_COLUMN = 4e-6, 1.2e-7
+# Rows up to which every cluster in reach is searched, unless something else is asked for: seconds of work. Beyond, so
+# many are.
+_EXACT_ROWS, _SEARCHED = 20_000, 8
 # Rows that one cluster has about, where clusters are made here; and steps that make them.
 _ROWS_PER_CLUSTER = 500
 _FEW_STEPS = 10
@@ -145,7 +148,7 @@ def near_duplicates(
     *,
     threshold: float = 0.95,
     model: Any = None,
-    n_searched: int = 8,
+    n_searched: int | None = None,
     priority: ArrayLike | None = None,
     n_threads: int | None = None,
 ) -> Duplicates:
@@ -163,8 +166,9 @@ def near_duplicates(
     model : clusterer or None, default=None
         Fitted, with `cluster_centers_`; its clusters are where rows are compared. None makes clusters of about 500
         rows.
-    n_searched : int, default=8
-        Most clusters that a row is compared with, its own included.
+    n_searched : int or None, default=None
+        Most clusters that a row is compared with, its own included. None: all that a near row may be in for up to
+        20,000 rows, which makes the search exact, and 8 beyond.
     priority : array-like of shape (n,) or None, default=None
         Rows with a higher number are kept before others, equals by row number. None keeps the first row of each group.
     n_threads : int or None, default=None
@@ -187,7 +191,7 @@ def near_duplicates(
     """
     who = "near_duplicates"
     least = check_threshold(threshold, who)
-    most = check_integer(n_searched, "n_searched", who, low=1)
+    given = None if n_searched is None else check_integer(n_searched, "n_searched", who, low=1)
     points = checked_points(X, who)
     order = priority_order(priority, points.n_rows, who)
     directions = (
@@ -195,6 +199,7 @@ def near_duplicates(
         if model is None
         else checked_directions(model, who, points.n_features)
     )
+    most = most_searched(given, points.n_rows, len(directions))
     with open_passes(points, n_threads, who) as passes, Workers(thread_count(n_threads, who)) as workers:
         search = Search.of(nearest_of(passes, directions, most + 1), least, most, order)
         gone = [search.within(passes, group, workers) for group in search.groups(points.n_features)]
@@ -237,6 +242,14 @@ def duplicate_recall(
     1.0
     """
     who = "duplicate_recall"
+    n_pairs, n_missed = counted_pairs(X, found, n_rows, random_state, n_threads, who)
+    return 1.0 if n_pairs == 0 else 1.0 - n_missed / n_pairs
+
+
+def counted_pairs(
+    X: Any, found: Duplicates, n_rows: int, random_state: int, n_threads: int | None, who: str
+) -> tuple[int, int]:
+    """Near pairs of some rows with any other, and how many of them were missed."""
     if not isinstance(found, Duplicates):
         raise InputError(
             f"`found` of {who} must be what near_duplicates returned; got {type(found).__name__}. Call it first."
@@ -260,7 +273,7 @@ def duplicate_recall(
             is_pair = rows != some[columns]
             n_pairs += int(np.count_nonzero(is_pair))
             n_missed += int(np.count_nonzero(is_pair & is_kept[rows] & is_kept[some[columns]]))
-    return 1.0 if n_pairs == 0 else 1.0 - n_missed / n_pairs
+    return n_pairs, n_missed
 
 
 @dataclass(frozen=True)
@@ -283,6 +296,13 @@ class _AtLeast:
 def check_threshold(value: Any, who: str) -> float:
     """A cosine from which on rows are near."""
     return check_number(value, "threshold", who, low=-1.0, high=1.0, hint="It is a cosine: 0.95 is 18 degrees.")
+
+
+def most_searched(given: int | None, n_rows: int, n_clusters: int) -> int:
+    """How many clusters a row is compared with."""
+    if given is not None:
+        return min(given, n_clusters)
+    return n_clusters if n_rows <= _EXACT_ROWS else min(_SEARCHED, n_clusters)
 
 
 def priority_order(priority: Any, n_rows: int, who: str) -> npt.NDArray[np.int64]:

@@ -28,7 +28,8 @@ from armillary.curation.duplicates import (
     Pairs,
     Search,
     check_threshold,
-    duplicate_recall,
+    counted_pairs,
+    most_searched,
     nearest_borders,
     priority_order,
 )
@@ -69,8 +70,8 @@ class CurationPlan:
         Rows of the even sample; None takes a tenth of what deduplication keeps.
     n_nearest : int, default=4
         Nearest clusters written for each row.
-    n_searched : int, default=8
-        Most clusters that a row is compared with.
+    n_searched : int or None, default=None
+        Most clusters that a row is compared with. None: all that a near row may be in for up to 20,000 rows, 8 beyond.
     n_fit_rows : int or None, default=1000000
         Rows that steps are done on.
     n_resamples, max_iter : int, default=3 and 20
@@ -92,7 +93,7 @@ class CurationPlan:
     keep: str = "first"
     n_sample: int | None = None
     n_nearest: int = 4
-    n_searched: int = 8
+    n_searched: int | None = None
     n_fit_rows: int | None = 1_000_000
     n_resamples: int = 3
     max_iter: int = 20
@@ -114,6 +115,7 @@ class CurationPlan:
         """
         sizes = np.atleast_1d(np.asarray(self.n_clusters)).tolist()
         n_fit_rows = None if self.n_fit_rows is None else check_integer(self.n_fit_rows, "n_fit_rows", _WHO, low=1)
+        n_searched = None if self.n_searched is None else check_integer(self.n_searched, "n_searched", _WHO, low=1)
         n_sample = None if self.n_sample is None else check_integer(self.n_sample, "n_sample", _WHO, low=1)
         found = replace(
             self,
@@ -122,7 +124,7 @@ class CurationPlan:
             keep=check_choice(self.keep, "keep", _WHO, ("first", "central")),
             n_sample=n_sample,
             n_nearest=check_integer(self.n_nearest, "n_nearest", _WHO, low=1),
-            n_searched=check_integer(self.n_searched, "n_searched", _WHO, low=1),
+            n_searched=most_searched(n_searched, n_rows, max(sizes)),
             n_fit_rows=n_fit_rows,
             n_recall_rows=check_integer(self.n_recall_rows, "n_recall_rows", _WHO, low=0),
             random_state=check_integer(self.random_state, "random_state", _WHO, low=0),
@@ -147,6 +149,7 @@ class Curation:
     duplicates: Duplicates
     sample: npt.NDArray[np.int64]  # numbers of rows
     recall: float | None
+    recall_pairs: int | None  # that it was measured on
     coverages: Mapping[str, list[Coverage]]
     summary: Mapping[str, Any]
 
@@ -263,7 +266,7 @@ def _found(
     with Workers(thread_count(n_threads, _WHO)) as workers:
         duplicates, labels = _duplicates(passes, stretches, angles, model, plan, work, workers, tell)
     clock.note("duplicates")
-    recall = _recall(X, duplicates, plan, work, n_threads)
+    recall, recall_pairs = _recall(X, duplicates, plan, work, n_threads)
     clock.note("recall")
     is_kept = duplicates.is_kept
     n_sample = max(1, int(is_kept.sum()) // 10) if plan.n_sample is None else plan.n_sample
@@ -279,7 +282,7 @@ def _found(
         "sample from the finest level alone": coverage(model, labels=labels, among=flat),
     }
     clock.note("sample")
-    return Curation(plan, model, labels, angles, duplicates, sample, recall, coverages, {})
+    return Curation(plan, model, labels, angles, duplicates, sample, recall, recall_pairs, coverages, {})
 
 
 def _flat_sample(labels: Any, is_kept: Any, n_sample: int, model: Any, plan: CurationPlan) -> Any:
@@ -381,15 +384,20 @@ def _in_pieces(
     return found
 
 
-def _recall(X: Any, duplicates: Duplicates, plan: CurationPlan, work: Work, n_threads: int | None) -> float | None:
+def _recall(
+    X: Any, duplicates: Duplicates, plan: CurationPlan, work: Work, n_threads: int | None
+) -> tuple[float | None, int | None]:
+    """The measured recall, and the near pairs that it was measured on."""
     if plan.n_recall_rows == 0:
-        return None
+        return None, None
 
-    def make() -> dict[str, float]:
-        n_rows, seed = plan.n_recall_rows, plan.random_state
-        return {"recall": duplicate_recall(X, duplicates, n_rows=n_rows, random_state=seed, n_threads=n_threads)}
+    def make() -> dict[str, int]:
+        n_pairs, n_missed = counted_pairs(X, duplicates, plan.n_recall_rows, plan.random_state, n_threads, _WHO)
+        return {"n_pairs": n_pairs, "n_missed": n_missed}
 
-    return float(work.known("recall", make)["recall"])
+    known = work.known("recall", make)
+    n_pairs = int(known["n_pairs"])
+    return (1.0 - int(known["n_missed"]) / n_pairs if n_pairs else 1.0), n_pairs
 
 
 # --------------------------------------------------------------------------------------------------------- results
@@ -445,6 +453,7 @@ def _summary(found: Curation, n_rows: int, n_features: int, facts: Mapping[str, 
             "is_exact": duplicates.is_exact,
             "rows_searched_in_part": duplicates.n_truncated,
             "recall": found.recall,
+            "recall_pairs": found.recall_pairs,
             "chained": duplicates.n_chained,
         },
         "sample": {"rows": len(found.sample)},

@@ -120,7 +120,11 @@ def _rules(found: Curation) -> list[str]:
         else f"{counted(duplicates.n_truncated, 'row')} reach into more clusters than the {plan.n_searched} that were "
         "searched, so that some pairs may have been missed across borders."
     )
-    recall = "" if found.recall is None else f" Measured recall of near pairs: {found.recall:.4f}."
+    recall = (
+        ""
+        if found.recall is None
+        else f" Measured recall of near pairs: {found.recall:.4f}, of {found.recall_pairs:,}."
+    )
     return [
         f"Rows whose cosine is at least {plan.threshold:g} are near. Of near rows {order} is kept. {searched}{recall}"
     ]
