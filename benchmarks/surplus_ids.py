@@ -27,7 +27,7 @@ from armillary.service.models import described, made
 from benchmarks.link_merging import SETS, order, rows_of
 
 RESULTS = Path(__file__).parent / "results" / "surplus_ids.json"
-N_CUTS, N_ORDERS, MOST_SURPLUS = 6, 3, 0.15
+N_CUTS, N_ORDERS, MOST_SURPLUS = 4, 3, 0.15
 WAYS: tuple[dict[str, Any], ...] = (
     {"merge_clusters": False},
     *({"merge_clusters": way, "merge_slack": slack} for way in ("whole", "lone") for slack in (0.15, 0.3)),
@@ -93,7 +93,7 @@ def _taken(model: Links, rows: Any, truth: Any, plain: Any, strewn: Any) -> floa
 def chosen(rows: Any, truth: Any, half: Half) -> dict[str, Any]:
     """Parameters for one half: thresholds, then how clusters are merged."""
     first, places = half.plain[0], np.argsort(half.plain[0])
-    orders = [places[np.searchsorted(np.sort(first), one)] for one in half.plain]
+    orders = [places[np.searchsorted(np.sort(first), one)] for one in half.plain[:2]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         best = tune_links(rows[first], truth[first], orders=np.array(orders)).best

@@ -49,6 +49,7 @@ from armillary.service.operations import (
     Member,
     Operation,
 )
+from armillary.service.store import Store
 
 _MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # what the system has is there after kill -9, disk or not
 _MOST_PLACES = 240
@@ -180,7 +181,7 @@ def correction(generator: np.random.Generator, fold: Fold) -> Step:
         Operation(UNDO, {"operation": int(generator.choice(undoable))}),
         Operation(UNDO, {"operation": undoable[-1]}),
         Operation(FORGET, {"id": one}),
-        SNAPSHOT,
+        *3 * [SNAPSHOT],
         BACKUP,
         EXPORT,
     ]
@@ -198,7 +199,8 @@ def correction(generator: np.random.Generator, fold: Fold) -> Step:
 def trial(generator: np.random.Generator) -> Counter[str]:
     """One collection, killed some times."""
     fold = drawn(generator)
-    limits = Limits(snapshot_vectors=int(generator.integers(5, 60)), min_free_bytes=0)
+    every = int(generator.integers(1, 8)) if generator.random() < 0.4 else int(generator.integers(8, 60))
+    limits = Limits(snapshot_vectors=every, min_free_bytes=0)
     if all(isinstance(step, Operation) and step.kind == ADD and not step.fields for step in fold.steps):
         ids = [number for answer in fold.answers for number in answer["ids"]]
         rows = np.concatenate([_rows(step) for step in fold.steps])
@@ -300,8 +302,10 @@ def check_again(folder: Path, limits: Limits, fold: Fold) -> None:
     for row, one in fold.members.items():
         assert room.store.members([row]) == [(row, one.node, str(one.vector.dtype), one.vector.tobytes())], row
     assert set(room.store.member_nodes()) == {one.node for one in fold.members.values()}
-    snapshot = room.store.snapshot()
     house.close()
+    store = Store(folder / "collections" / "people" / LOG)  # the end may have put another snapshot in place
+    snapshot = store.snapshot()
+    store.close()
     check_files(folder / "collections" / "people", fold, set() if snapshot is None else {snapshot.file})
     check_backups(folder, limits, fold)
 
