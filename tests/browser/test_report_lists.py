@@ -109,6 +109,26 @@ def test_searching_lists_rows_and_clusters_by_name(open_page, report):
     expect(page.locator("#shown")).to_contain_text(f"{int((report[1] == 2).sum())} of {N_ROWS} rows")
 
 
+def test_a_search_within_a_cluster_tells_of_the_others(open_page, report):
+    page = open_page()
+    page.locator("#legend .chip", has_text=WORDS[2]).first.click()
+    page.locator("#search").fill("says, row 1")
+    n_found = sum(f"row {row}".startswith("row 1") for row in range(N_ROWS))
+    n_here = sum(f"row {row}".startswith("row 1") and report[1][row] == 2 for row in range(N_ROWS))
+    said = f": {n_here} of {N_ROWS} rows drawn; {n_found - n_here} in other clusters"
+    expect(page.locator("#shown")).to_contain_text(said)
+
+
+def test_without_texts_a_part_of_a_name_finds_its_cluster(open_page, report):
+    X = np.repeat(np.eye(4)[:3], 50, axis=0)
+    named = {0: "lost cards", 1: "exchange rates", 2: "lost phones"}
+    write_report(report[0] / "named.html", ReportData(X, np.repeat([0, 1, 2], 50), names=named))
+    page = open_page("named")
+    page.locator("#search").fill("lost")
+    expect(page.locator("#shown")).to_contain_text("“lost”: 100 of 150 rows drawn")
+    expect(page.locator("#more-rows")).to_have_text("Show 80 more")
+
+
 def test_a_selection_can_be_downloaded(open_page, report, tmp_path):
     page = open_page()
     page.locator("#legend .chip", has_text="outliers").click()
@@ -200,6 +220,20 @@ def test_two_hundred_clusters_have_lists_instead_of_hairlines(open_page):
     assert section.locator("h3").all_inner_texts() == ["Largest", "Smallest", "Clearest", "Least clear"]
     assert section.locator("tbody tr").count() == 40
     assert page.locator("#similarity svg").count() == 1
+
+
+def test_a_narrow_table_has_whole_names_and_a_word_on_each_number(open_page):
+    page = open_page(viewport={"width": 390, "height": 844})
+    line = page.locator("#clusters-table tbody tr").first
+    for words in line.locator(".words").all():
+        assert words.evaluate("one => one.scrollWidth <= one.clientWidth")  # nothing is cut
+        assert words.bounding_box()["width"] > 60
+    told = line.locator("td:not(.rows)").evaluate_all(
+        "all => all.map(one => getComputedStyle(one, '::before').content)"
+    )
+    assert told == ['"Rows"', '"Share"', '"Half within"', '"Nearest other"', '"Silhouette"']
+    wide = open_page().locator("#clusters-table tbody td").first
+    assert wide.evaluate("one => getComputedStyle(one, '::before').content") == "none"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -115,6 +115,10 @@ def test_levels_nest_in_the_page(page_of, rows):
     section = re.search(r'<ul class="levels">(.*?)</section>', page, re.DOTALL)[1]
     assert section.count("<details>") == 2
     assert section.count("falls into 3") == 4
+    assert re.findall(r"<summary><b>(.*?)</b> <small>(.*?), ", section) == [
+        ("clusters 0, 1", "2 clusters"),
+        ("clusters 3, 2", "2 clusters"),
+    ]
     assert 'id="levels"' not in page_of(X, labels)
 
 

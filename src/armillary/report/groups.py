@@ -11,11 +11,13 @@ from armillary._typing import Float64Array
 from armillary.report.clusters import ClusterFacts
 from armillary.report.findings import Findings
 from armillary.report.markup import percent, small_table
+from armillary.selection.counting import counted
 
 _MOST_PAIRS = 12
 # A row lies between two clusters if it is not nearer to its own by this share of its angle.
 _BETWEEN = 0.1
 _FEWEST_BETWEEN = 3  # rows that make an overlap worth a line
+_MOST_NUMBERS = 4  # of clusters, where a group has no words
 _MOST_ENDS = 10  # clusters at each end of a list
 
 
@@ -94,11 +96,19 @@ def _group(found: Findings, group: int) -> str:
         f'<span class="count">{found.facts.sizes[k]:,}</span></button>{_parts(found, k)}</li>'
         for k in members
     )
-    clusters = "1 cluster" if len(members) == 1 else f"{len(members)} clusters"
+    clusters = counted(len(members), "cluster")
     return (
-        f"<li><details><summary><b>{named or clusters}</b> <small>{clusters}, {n_rows:,} rows</small></summary>"
+        f"<li><details><summary><b>{named or _numbers(found, members)}</b> <small>{clusters}, "
+        f"{counted(n_rows, 'row')}</small></summary>"
         f"<ul>{parts}</ul></details></li>"
     )
+
+
+def _numbers(found: Findings, members: list[int]) -> str:
+    """A group without words: the numbers of its largest clusters."""
+    said = ", ".join(escape(str(found.facts.names[k])) for k in members[:_MOST_NUMBERS])
+    left = len(members) - _MOST_NUMBERS
+    return f"cluster{'' if len(members) == 1 else 's'} {said}" + (f" and {left} more" if left > 0 else "")
 
 
 def _parts(found: Findings, k: int) -> str:

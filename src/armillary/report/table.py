@@ -68,8 +68,10 @@ def _table_line(found: Findings, k: int, color: Float64Array, place: Mapping[int
         name, share = found.purities[k]
         words = f"{breakable(shortened(one_line(name), 40))} <small>{percent(share)}</small>"
         cells.append(("td", ' class="class"', one_line(name), words))
+    titles = ("", *(words for _, words, _ in _COLUMNS[1:]), "Main class")  # of the cells, where a page is narrow
     facts_of_it = "".join(
-        f'<{tag}{kind} data-value="{escape(plain(value))}">{inside}</{tag}>' for tag, kind, value, inside in cells
+        f'<{tag}{kind}{_titled(title)} data-value="{escape(plain(value))}">{inside}</{tag}>'
+        for title, (tag, kind, value, inside) in zip(titles, cells, strict=False)
     )
     rows = "".join(
         f'<td class="rows" data-title="{title}">{_row_list(found, chosen, place, is_doubtful=is_doubtful)}</td>'
@@ -79,6 +81,10 @@ def _table_line(found: Findings, k: int, color: Float64Array, place: Mapping[int
         )
     )
     return f'<tr data-cluster="{k}">{facts_of_it}{rows}</tr>'
+
+
+def _titled(title: str) -> str:
+    return f' data-title="{title}"' if title else ""
 
 
 def _words(found: Findings, k: int) -> str:

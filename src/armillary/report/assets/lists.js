@@ -21,7 +21,7 @@ function fillList() {
   list.replaceChildren(...listed.slice(0, nListed).map(rowItem));
   const left = listed.length - nListed;
   byId("more-rows").hidden = left <= 0;
-  byId("more-rows").textContent = `Show ${Math.min(left, 100).toLocaleString("en")} more of ${left.toLocaleString("en")}`;
+  byId("more-rows").textContent = left > 100 ? `Show 100 more of ${left.toLocaleString("en")}` : `Show ${left} more`;
   byId("download").textContent = `Download ${listed.length.toLocaleString("en")} rows as csv`;
 }
 

@@ -22,8 +22,12 @@ function update() {
   for (const chip of chips) chip.setAttribute("aria-pressed", String(selected.has(Number(chip.dataset.cluster))));
   const found = isMatch && new Set();
   let nOn = 0;
+  let nFound = 0;
   for (let i = 0; i < n; i++) {
-    if (isMatch && isMatch[i]) found.add(codes[i]);
+    if (isMatch && isMatch[i]) {
+      found.add(codes[i]);
+      nFound++;
+    }
     nOn += isOn(i) ? 1 : 0;
   }
   let nShown = 0;
@@ -43,8 +47,10 @@ function update() {
   const parts = [];
   if (selected.size) parts.push(`${selected.size === 1 ? "Cluster" : "Clusters"} ${which}`);
   if (isMatch) parts.push(`“${query}”`);
+  // who searches within a cluster should know that others have what is looked for
+  const elsewhere = selected.size && nFound > nOn ? `; ${(nFound - nOn).toLocaleString("en")} in other clusters` : "";
   byId("shown").textContent = isFiltered()
-    ? `${parts.join(" and ")}: ${nOn.toLocaleString("en")} of ${n.toLocaleString("en")} rows drawn`
+    ? `${parts.join(" and ")}: ${nOn.toLocaleString("en")} of ${n.toLocaleString("en")} rows drawn${elsewhere}`
     : "";
   listRows();
   hide();
@@ -59,10 +65,13 @@ function find() {
     const number = data.names.findIndex(
       (name, k) => query === String(name) || query === `cluster ${name}` || query === wordsOf(k).toLowerCase(),
     );
+    // where there are no texts, a part of a cluster's name is all that can be known of it
+    const isNamed = data.names.map((_, k) => !words.texts && wordsOf(k).toLowerCase().includes(query));
     isMatch = new Uint8Array(n);
     for (let i = 0; i < n; i++) {
       const isFound =
         codes[i] === number ||
+        isNamed[codes[i]] ||
         (words.texts && words.texts[i].toLowerCase().includes(query)) ||
         (words.ids && words.ids[i].toLowerCase().includes(query)) ||
         (!words.ids && rowName(i) === query);
