@@ -85,17 +85,16 @@ def _highest(scores: FloatArray, n_wanted: int) -> Numbers:
 
     They lie among the groups of columns that have the highest maxima: a search of all scores takes five times as long.
     """
-    n_rows, n_columns = scores.shape
+    n_columns = scores.shape[1]
     n_groups = math.isqrt(n_columns * n_wanted)
     if n_groups <= 2 * n_wanted or n_columns < _FEW:
         return _largest(scores, n_wanted)
-    n_each = n_columns // n_groups
-    cut = n_each * n_groups
-    tops = scores[:, :cut].reshape(n_rows, n_each, n_groups).max(axis=1)
-    rest = n_columns - cut
-    np.maximum(tops[:, :rest], scores[:, cut:], out=tops[:, :rest])
+    tops = scores[:, :n_groups].copy()
+    for first in range(n_groups, n_columns, n_groups):  # NumPy's maximum along the middle axis takes twice as long
+        some = scores[:, first : first + n_groups]
+        np.maximum(tops[:, : some.shape[1]], some, out=tops[:, : some.shape[1]])
     groups = _largest(tops, n_wanted)
-    members = (groups[:, :, None] + n_groups * np.arange(n_each + 1)).reshape(n_rows, -1)
+    members = (groups[:, :, None] + np.arange(0, n_columns, n_groups)).reshape(len(scores), -1)
     is_there = members < n_columns
     values = np.take_along_axis(scores, np.where(is_there, members, 0), axis=1)
     values[~is_there] = -np.inf

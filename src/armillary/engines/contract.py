@@ -116,8 +116,8 @@ class Here(NamedTuple):
 class RowFunction(Protocol):
     """A function of the scores of a row. A frozen record that can be pickled, so that a worker can have it.
 
-    One that has `is_exact = False` takes scores in the type of the rows too, which cost half as much; it must answer
-    by the row alone all the same.
+    One that has `is_exact = False` takes scores in the type of the rows too, which cost half as much, in a table that
+    is lent for the call; it must answer by the row alone all the same.
     """
 
     def of(self, scores: Any, here: Here) -> npt.NDArray[Any]:
