@@ -14,6 +14,7 @@ import armillary
 from armillary import AutoClusterer, choose_model
 from armillary.datasets import make_sparse_topics, make_vmf_mixture
 from armillary.distributions import vmf
+from armillary.engines.contract import Here
 from armillary.exceptions import ParameterError
 from armillary.selection import levels, tails, term_weights
 
@@ -162,12 +163,74 @@ def test_the_law_of_a_von_mises_fisher_cluster():
     assert tails.gamma_law(np.zeros(4)) == (1.0, 1e-12)
 
 
-def test_a_valley_is_found_where_there_is_one():
-    draws = np.random.default_rng(0)
-    body = draws.gamma(10.0, 0.02, 2_000)
-    assert tails.valley(body) == np.inf
-    both = np.r_[body, draws.normal(0.9, 0.03, 200)]
-    assert 0.4 < tails.valley(both) < 0.9
+def even(n_rows, n_features, seed=1):
+    rows = np.random.default_rng(seed).normal(size=(n_rows, n_features))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def wide_clusters(n_rows, n_features, seed, heavy=False):
+    """Rows of 8 clusters whose noise is nearly as long as their direction: there is no gap to even rows."""
+    draws = np.random.default_rng(seed)
+    directions = np.linalg.qr(draws.normal(size=(n_features, 8)))[0].T
+    labels = np.arange(n_rows) % 8
+    noise = 0.9 * draws.normal(size=(n_rows, n_features)) / np.sqrt(n_features)
+    if heavy:
+        noise *= 0.7 * np.sqrt(5.0 / draws.chisquare(5.0, n_rows))[:, None]
+    rows = directions[labels] + noise
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True), labels, directions
+
+
+def tails_of(X, labels, n_clusters, has_strangers=True):
+    """As `AutoClusterer` has them."""
+    totals = np.array([X[labels == cluster].sum(axis=0) for cluster in range(n_clusters)])
+    lengths = np.linalg.norm(totals, axis=1)
+    directions = totals / lengths[:, None]
+    cosines = X @ directions.T
+    counts = np.bincount(labels).astype(float)
+    here = Here(0, None, labels, (), lambda: X)
+    own = tails.left_out_distances(labels, cosines[np.arange(len(X)), labels], counts, lengths)
+    apart = tails.Apart.told(labels, own, tails.RunnerUp().of(cosines, here))
+    elsewhere = tails.Elsewhere.evenly(directions, np.random.default_rng(0)) if has_strangers else None
+    found = tails.fit_tails(apart.labels, apart.distances, n_clusters, 0.01, elsewhere)
+
+    def is_out(rows):
+        cosines = rows @ directions.T
+        return found.is_out(np.argmax(cosines, axis=1), 1.0 - cosines.max(axis=1))
+
+    return is_out
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_strangers_among_wide_clusters_raise_no_limit(heavy):
+    X, labels, _ = wide_clusters(4_000, 16, 0, heavy)
+    strangers = even(222, 16)
+    clean = tails_of(X[:2_000], labels[:2_000], 8)
+    # of 2,000 rows 20 are expected; the limit and the count each scatter by the root of that: 1e-3 beyond 43
+    assert 4 <= clean(X[2_000:]).sum() <= 43
+    among = np.argmax(strangers @ np.array([X[labels == one].mean(axis=0) for one in range(8)]).T, axis=1)
+    mixed = np.r_[X[:2_000], strangers], np.r_[labels[:2_000], among], 8
+    assert tails_of(*mixed)(strangers).mean() > clean(strangers).mean() - 0.1
+    assert tails_of(*mixed)(X[2_000:]).mean() < 0.03
+    assert tails_of(*mixed, has_strangers=False)(strangers).mean() < 0.15  # what it is for
+
+
+def test_rows_held_by_themselves_alone_are_told_as_predict_would():
+    X = even(300, 200)  # no clusters: every row is nearest to a direction that it is a part of
+    labels = np.argmax(X @ even(40, 200, 2).T, axis=1)
+    totals = np.array([X[labels == one].sum(axis=0) for one in range(40)])
+    lengths = np.linalg.norm(totals, axis=1)
+    cosines = X @ (totals / lengths[:, None]).T
+    own = tails.left_out_distances(labels, cosines[np.arange(300), labels], np.bincount(labels).astype(float), lengths)
+    apart = tails.Apart.told(labels, own, tails.RunnerUp().of(cosines, Here(0, None, labels, (), lambda: X)))
+    new = 1.0 - (even(2_000, 200, 3) @ (totals / lengths[:, None]).T).max(axis=1)
+    assert abs(apart.distances.mean() - new.mean()) < 0.02 < own.mean() - new.mean()
+
+
+def test_clusters_that_cover_the_sphere_have_no_strangers():
+    X, _, truth = make_vmf_mixture(2_000, 3, 4, concentration=6.0, min_angle=1.6, random_state=0)
+    labels = np.argmax(X @ truth.directions.T, axis=1)
+    is_out = tails_of(X[:1_000], labels[:1_000], 4)
+    assert is_out(X[1_000:]).mean() < 0.025
 
 
 def test_planted_outliers_are_caught_and_few_others(rows):

@@ -84,6 +84,43 @@ def test_columns_dealt_out_anew_are_not_clear():
     assert not choose_model(anew[np.diff(anew.indptr) > 0], n_threads=1).is_clear
 
 
+@pytest.mark.parametrize(("kind", "n_rows"), [("heavy", 1_000), ("flat", 150)])
+def test_one_cluster_of_another_shape_is_not_clear(kind, n_rows):
+    draws = np.random.default_rng(0)
+    if kind == "heavy":  # a few rows far out have neighbours that normal rows have not
+        X = 2.0 * np.eye(20)[0] + draws.standard_t(3, size=(n_rows, 20)) / np.sqrt(20)
+    else:
+        X = draws.normal(size=(n_rows, 20)) * np.geomspace(1.0, 0.05, 20)
+    assert not choose_model(X, n_threads=1).is_clear
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_unequal_clusters_in_few_columns_are_clear_at_every_seed(seed):
+    draws = np.random.default_rng(seed)
+    directions = uniform(5, 16, seed)
+    labels = draws.choice(5, 800, p=np.geomspace(1.0, 8.0, 5) / np.geomspace(1.0, 8.0, 5).sum())
+    X = directions[labels] + draws.normal(size=(800, 16)) / 4.0
+    clarities = [choose_model(X, random_state=one, n_threads=1).clarity for one in range(2)]
+    assert min(clarities) > 0.3
+
+
+@pytest.mark.parametrize("n_words", [2, 3])
+def test_rows_of_one_word_each_are_clear(n_words):
+    rows = np.arange(60)
+    X = sp.csr_array((np.ones(60), (rows, rows % n_words)), shape=(60, n_words))
+    choice = choose_model(X, n_threads=1)
+    assert choice.is_clear
+    assert adjusted_rand_score(rows % n_words, choice.model.labels_) == 1.0
+    assert "2 to 2 clusters" not in choice.reason
+
+
+def test_how_clear_is_read_against_chance():
+    assert candidates.clarity_of(1.0, 0.0) == 1.0
+    assert candidates.clarity_of(0.4, 0.4) == candidates.clarity_of(0.3, 0.6) == candidates.clarity_of(0.0, 0.0) == 0.0
+    assert candidates.clarity_of(0.06, 0.02) < candidates.LEAST_CLARITY < candidates.clarity_of(0.5, 0.3)
+    assert candidates.clarity_of(1.0, 1.0) > candidates.LEAST_CLARITY  # equal rows
+
+
 @pytest.mark.parametrize("n_features", [3, 20])
 def test_two_clusters_are_clear(n_features):
     X, truth = clusters(400, n_features, 2, 1, 100.0, min_angle=1.0)
@@ -155,7 +192,7 @@ def test_the_reason_has_the_numbers_of_the_table(chosen):
     assert f"highest modularity x agreement, {line['score']:.2f}:" in choice.reason
     assert f"(modularity {line['modularity']:.2f})" in choice.reason
     assert f"(agreement {line['agreement']:.2f})." in choice.reason
-    assert f"They are clear: {choice.clarity:.0%} of how clear they are" in choice.reason
+    assert f"They are clear: {choice.clarity:.2f} on a scale from 0, rows like these without clusters" in choice.reason
 
 
 def test_the_table_is_sorted_and_its_best_is_chosen(chosen):

@@ -28,7 +28,8 @@ from armillary.selection import levels as tree_levels
 from armillary.selection.automatic import ModelChoice, as_fitted, check_min_size, drawn_rows, find_model
 from armillary.selection.counting import counted
 from armillary.selection.levels import LEVELS, Levels, Pieces, Tree
-from armillary.selection.tails import FALSE_ALARMS, Tails, fit_tails
+from armillary.selection.small_clusters import Fitted
+from armillary.selection.tails import FALSE_ALARMS, Apart, Elsewhere, RunnerUp, Tails, fit_tails
 from armillary.selection.term_weights import WAYS, are_counts, inverse_frequencies, weighed
 from armillary.validation import check_choice, check_integer, check_number
 
@@ -107,7 +108,7 @@ class AutoClusterer(Clusterer):
     is_clear_ : bool
         Whether the clusters are clearer than those of rows without any. Labels are there all the same.
     clarity_ : float
-        How clear, from 0 to 1: the share that such rows do not reach.
+        How clear, from 0, no more than such rows, to 1; 0.2 is clear.
     k_range_ : array of shape (2,)
         Numbers of clusters that fit about as well as the chosen one.
     levels_ : Levels
@@ -207,7 +208,7 @@ class AutoClusterer(Clusterer):
         choice = find_model(
             points, stream, self._observers(), size, self.n_threads, points.matrix, points.weights, "raise"
         )
-        state = self._state_of(points, drawn_rows(points.counted(), stream), choice)
+        state = self._state_of(points, drawn_rows(points.counted(), stream), choice, stream)
         state = replace(state, names=self._names(state), idf=idf)
         found, membership = self._found(points, state, rejects=self._rate is not None)
         is_present = cast(Points, given).is_present
@@ -338,7 +339,7 @@ class AutoClusterer(Clusterer):
         pieces = Pieces(state.pieces, state.parents)
         return state.names[tree_levels.leaves_of(points, chosen, pieces)]
 
-    def _state_of(self, points: Points, compared: Points, choice: ModelChoice) -> SavedState:
+    def _state_of(self, points: Points, compared: Points, choice: ModelChoice, stream: Stream) -> SavedState:
         """Pieces, tree and tails of the chosen clusters."""
         fitted = as_fitted(points, choice.model, self.n_threads)
         is_filled = fitted.counts > 0
@@ -365,14 +366,7 @@ class AutoClusterer(Clusterer):
         tree = tree_levels.tree_of(np.asarray(sums), pieces.parents)
         _, first = np.unique(pieces.parents, return_index=True)
         coarse = tree.cut(min(n_chosen, tree_levels.n_coarse(candidates, n_chosen)))[first]
-        rate = self._rate
-        is_counted = np.ones(points.n_rows, dtype=bool) if points.weights is None else points.weights > 0.0
-        tails = fit_tails(
-            fitted.labels[is_counted],
-            fitted.distances[is_counted],
-            n_chosen,
-            FALSE_ALARMS if rate is None else rate,
-        )
+        tails = self._tails(points, fitted, stream)
         return SavedState(
             fitted.directions,
             pieces.directions,
@@ -386,6 +380,25 @@ class AutoClusterer(Clusterer):
             tails.limits,
             leaves,
         )
+
+    def _tails(self, points: Points, fitted: Fitted, stream: Stream) -> Tails:
+        """How far rows lie, by those that count."""
+        n_clusters = len(fitted.directions)
+        labels: npt.NDArray[np.integer[Any]] = fitted.labels
+        distances = fitted.distances
+        if n_clusters > 1:
+            rule = AffineRule.cosines(fitted.directions)
+            with open_passes(replace(points, weights=None), self.n_threads, self._who) as passes:
+                runners_up = passes.values(rule, RunnerUp(), passes.labels_from(labels))
+            apart = Apart.told(labels, distances, runners_up)
+            labels, distances = apart.labels, apart.distances
+        elsewhere = None
+        # documents are never even, and on a circle even rows lie where tails of clusters do
+        if not points.is_sparse and points.n_features > 2:
+            elsewhere = Elsewhere.evenly(fitted.directions, stream.generator("elsewhere"))
+        is_counted = np.ones(points.n_rows, dtype=bool) if points.weights is None else points.weights > 0.0
+        rate = FALSE_ALARMS if self._rate is None else self._rate
+        return fit_tails(labels[is_counted], distances[is_counted], n_clusters, rate, elsewhere)
 
     def _names(self, state: SavedState) -> npt.NDArray[np.int32]:
         """The label of each piece, as level, number and mergers ask."""

@@ -59,7 +59,7 @@ class ModelChoice:
     reason: str  # for people: what was compared, and why this was taken
     table: list[dict[str, Any]]  # what was compared: model, n_clusters, resolution, modularity, agreement, score
     is_clear: bool  # whether the clusters are clearer than those of rows without any
-    clarity: float  # from 0 to 1: the share of their clearness that such rows do not reach
+    clarity: float  # from 0, as clear as such rows, to 1
     k_range: tuple[int, int]  # numbers of clusters that fit about as well
     selection: Selection  # the candidates themselves
     criterion: ClassVar[str] = "modularity x agreement"
@@ -293,8 +293,8 @@ def _reason(selection: Selection, n_found: int, n_compared: int, n_rows: int, lo
         )
     numbers = [candidate.n_clusters for candidate in selection.candidates]
     said = (
-        f"Spherical k-means with {n_found:,} clusters. {_verdict(selection)} Of {len(numbers)} clusterings of {which}, "
-        f"with {min(numbers):,} to {max(numbers):,} clusters (communities of rows that share neighbours), it has "
+        f"Spherical k-means with {n_found:,} clusters. {_verdict(selection)} Of {counted(len(numbers), 'clustering')} "
+        f"of {which}, with {_span(numbers)} (communities of rows that share neighbours), it has "
         f"{_rank(selection)} {best.score:.2f}: rows have their neighbours in their own cluster (modularity "
         f"{best.modularity:.2f}), and models learned from halves of the rows give the same labels (agreement "
         f"{best.agreement:.2f})."
@@ -312,15 +312,20 @@ def _reason(selection: Selection, n_found: int, n_compared: int, n_rows: int, lo
     return said + ("" if looked is None else f" {_of_looking(looked)}")
 
 
+def _span(numbers: list[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return counted(low, "cluster") if low == high else f"{low:,} to {high:,} clusters"
+
+
 def _verdict(selection: Selection) -> str:
     """Whether to believe it."""
     assert selection.best is not None
-    share = f"{selection.clarity:.0%}"
+    scale = f"{selection.clarity:.2f} on a scale from 0, rows like these without clusters, to 1"
     if selection.is_clear:
-        return f"They are clear: {share} of how clear they are is beyond rows like these without clusters."
+        return f"They are clear: {scale}."
     return (
-        f"They are not clear: rows like these without clusters have clusters nearly as clear ({share} is beyond them; "
-        f"it takes {LEAST_CLARITY:.0%}). This is the best cut all the same."
+        f"They are not clear: rows like these without clusters have clusters nearly as clear ({scale}; it takes "
+        f"{LEAST_CLARITY:.2f}). This is the best cut all the same."
     )
 
 

@@ -1,18 +1,20 @@
 """How far the rows of each cluster lie from its direction, and how far is too far.
 
-The distance of a row is 1 - cosine with its direction, told as if the row had not been there when the direction was
-learned: with the sum R of the n rows of a cluster, c = x . R / |R| becomes x . (R - x) / |R - x|. New rows have such
-distances, so what holds for these holds for them.
+    distance    1 - cosine with the own direction, as `predict` would tell it had the row not been there: with the sum R
+                of the rows of a cluster, c = x . R / |R| becomes x . (R - x) / |R - x|, and where another direction is
+                nearer then, the row is one of that cluster. New rows have such distances, so what holds for these holds
+                for them
+    law         distances of a cluster follow a gamma law. Those of a von Mises-Fisher cluster do, with shape
+                (D - 1) / 2 and scale 1 / kappa; real clusters lie in fewer dimensions, so both are read from the rows
+    rate        the law of the other rows gives each row a tail: the share of the cluster that would lie farther. The
+                limit is the tail that a share `rate` of the rows is below: for each cluster by its own rows where they
+                are many, else by those of all small ones together
+    strangers   rows that belong nowhere are in some cluster too, and must not raise its limit. Each cluster is taken
+                for a mixture of its own law and that of even rows in its part of the sphere; rows count as far as they
+                belong. A heavy tail is no stranger: it has few rows where most of the even ones are
 
-    law          distances of a cluster follow a gamma law. Those of a von Mises-Fisher cluster do, with shape
-                 (D - 1) / 2 and scale 1 / kappa; real clusters lie in fewer dimensions, so both are read from its rows
-    rate         the law gives each row a tail: the share of the cluster that would lie farther. Where the law fits, a
-                 share `rate` of the rows has a smaller tail than `rate`. Where tails are heavier, the level is lowered
-                 until a share `rate` of the rows lies beyond it: for each cluster by its own rows where they are many,
-                 else by those of all small ones together
-    intruders    rows that belong nowhere are in some cluster too, and must not raise its limit. They show as a second
-                 hill of distances beyond a valley, in a cluster, or in all of them together, as they are or counted in
-                 steps of each cluster; rows beyond the valley count for no limit
+Valleys in histograms of distances were tried in the place of mixtures: where clusters are wide there is none, and of 60
+sets without strangers several had one by chance, so that up to 5 % of the rows kept apart were called outliers.
 """
 
 from __future__ import annotations
@@ -22,26 +24,81 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special, stats
 
 from armillary._typing import Float64Array
+from armillary.engines.contract import Here
 
 # The share of rows that belong and are called outliers all the same.
 FALSE_ALARMS = 0.01
 # A cluster of its own has at least so many rows beyond its limit.
 _LEAST_BEYOND = 10
-# A valley counts where the hills on both sides stand out from it: by this factor, and by so many deviations of a count.
-_VALLEY = 0.6
-_DEVIATIONS = 4.0
-_SMOOTHED = 0.375  # what the variance of a count is after the smoothing, 1/16 + 1/4 + 1/16
-_N_BINS = 40
-# A wide bin is as good as empty with this share of the rows beyond it.
-_N_WIDE = 10
-_EMPTY = 0.15
-# Rows of a cluster whose near quarter tells its steps, and steps that are told apart.
-_LEAST_ROWS = 8
-_MOST_STEPS = 30.0
+# Rows of other clusters that say as much about the variance of one as its own do.
+_PRIOR = 8.0
 _LEAST_SHAPE, _MOST_SHAPE = 0.5, 1e6
+# Even rows that are drawn, and how many at a time.
+_N_EVEN = 10_000
+_BLOCK_VALUES = 1 << 20
+# Strangers are looked for at first as so large a share, at most so many times, and believed between these limits.
+_FIRST_SHARE = 0.05
+_MOST_ROUNDS = 40
+_FEWEST_STRANGERS = 8
+_LEAST_STRANGERS, _MOST_STRANGERS = 0.02, 0.35
+# The more of the sphere clusters cover, the less what lies between them is a sign of strangers: they must be more by
+# this part of it, and beyond so much of it none are told.
+_FOR_COVERED, _MOST_COVERED = 0.1, 0.6
+# Each quarter must have this part of the strangers that are expected there, but for so many deviations of a count.
+_N_PARTS = 4
+_CONSISTENT, _DEVIATIONS = 0.5, 1.5
+_QUARTILE = 0.6745
+
+
+@dataclass(frozen=True, eq=False)
+class Elsewhere:
+    """Rows that have nothing to do with the clusters: the cluster that each (m,) is nearest to, and how far it is."""
+
+    labels: npt.NDArray[np.int64]
+    distances: Float64Array
+
+    @classmethod
+    def evenly(cls, directions: Float64Array, generator: np.random.Generator) -> Elsewhere:
+        """Even rows on the sphere, beside directions (K, D)."""
+        n_features = directions.shape[1]
+        step = max(1, _BLOCK_VALUES // n_features)
+        labels, distances = [], []
+        for first in range(0, _N_EVEN, step):
+            rows = generator.standard_normal((min(step, _N_EVEN - first), n_features))
+            cosines = rows @ directions.T / np.linalg.norm(rows, axis=1, keepdims=True)
+            labels.append(np.argmax(cosines, axis=1))
+            distances.append(1.0 - cosines.max(axis=1))
+        return cls(np.concatenate(labels), np.clip(np.concatenate(distances), 0.0, 2.0))
+
+
+class RunnerUp:
+    """The nearest direction but the own one, and the cosine with it: (m, 2) from the cosines of m rows."""
+
+    def of(self, scores: Float64Array, here: Here) -> Float64Array:
+        """See `RowFunction`."""
+        others = scores.copy()
+        assert here.labels is not None
+        others[np.arange(len(others)), here.labels] = -np.inf
+        second = np.argmax(others, axis=1)
+        return np.stack([second, others[np.arange(len(others)), second]], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Apart:
+    """What `predict` would tell of each row (n,), had it not been there."""
+
+    labels: npt.NDArray[np.int64]
+    distances: Float64Array
+
+    @classmethod
+    def told(cls, labels: npt.NDArray[np.integer], distances: Float64Array, runners_up: Float64Array) -> Apart:
+        """From the distances without the row and what `RunnerUp` finds: rows that held on by themselves let go."""
+        other = np.clip(1.0 - runners_up[:, 1], 0.0, 2.0)
+        changes = other < distances
+        return cls(np.where(changes, runners_up[:, 0].astype(np.int64), labels), np.where(changes, other, distances))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,37 +134,169 @@ def left_out_distances(
 
 
 def fit_tails(
-    labels: npt.NDArray[np.integer], distances: Float64Array, n_clusters: int, rate: float = FALSE_ALARMS
+    labels: npt.NDArray[np.integer],
+    distances: Float64Array,
+    n_clusters: int,
+    rate: float = FALSE_ALARMS,
+    elsewhere: Elsewhere | None = None,
 ) -> Tails:
-    """Laws and limits from the left-out distances (n,) of rows with these labels."""
-    shapes, scales = np.ones(n_clusters), np.full(n_clusters, 0.5)
-    tails = np.zeros(len(labels))
-    belongs = np.ones(len(labels), dtype=bool)
+    """Laws and limits from distances (n,) of rows with these labels, told as if each had not been there.
+
+    With rows from `elsewhere`, those that are like them are found among the given ones and count for no limit.
+    """
+    belongs = np.ones(len(labels))
+    if elsewhere is not None:
+        belongs = shares_that_belong(labels, distances, n_clusters, elsewhere)
+    shapes, scales, tails = _laws(labels, distances, belongs, n_clusters)
+    counts = np.bincount(labels, belongs, n_clusters)
+    is_large = counts >= _LEAST_BEYOND / rate
+    level = np.full(n_clusters, _level(tails[~is_large[labels]], belongs[~is_large[labels]], rate))
     members = _members(labels, n_clusters)
-    steps = _steps(distances, members)
-    furthest, beyond = valley(np.clip(steps, 0.0, _MOST_STEPS)), valley(distances)
-    for cluster, rows in enumerate(members):
-        if len(rows) == 0:
-            continue
-        own = distances[rows]
-        inside = (own <= valley(own)) & (steps[rows] <= furthest)
-        if np.median(own) < beyond:
-            inside &= own <= beyond
-        if not inside.any():
-            inside[:] = True
-        shapes[cluster], scales[cluster] = gamma_law(own[inside])
-        belongs[rows] = inside
-        tails[rows] = _own_tails(own, inside)
-    enough = _LEAST_BEYOND / rate
-    is_large = np.array([np.count_nonzero(belongs[rows]) >= enough for rows in members], dtype=bool)
-    small = [rows for rows, large in zip(members, is_large, strict=True) if not large]
-    shared = np.concatenate(small) if small else np.empty(0, dtype=np.int64)
-    shared_level = _level(tails[shared[belongs[shared]]], rate)
-    limits = np.full(n_clusters, 2.0)
-    for cluster, rows in enumerate(members):
-        level = _level(tails[rows[belongs[rows]]], rate) if is_large[cluster] else shared_level
-        limits[cluster] = _distance_at(level, shapes[cluster], scales[cluster])
-    return Tails(shapes, scales, limits)
+    for cluster in np.flatnonzero(is_large):
+        level[cluster] = _level(tails[members[cluster]], belongs[members[cluster]], rate)
+    limits = [_distance_at(*one) for one in zip(level, shapes, scales, strict=True)]
+    return Tails(shapes, scales, np.array(limits))
+
+
+def shares_that_belong(
+    labels: npt.NDArray[np.integer], distances: Float64Array, n_clusters: int, elsewhere: Elsewhere
+) -> Float64Array:
+    """How probably each row (n,) is of its cluster and not from elsewhere; 1 for all where nothing speaks for that.
+
+    Each cluster is a mixture of two gamma laws of distances: its own, and that of rows from elsewhere, which is known.
+    A heavy tail looks like rows from elsewhere too, but has few rows where most of those are. So the share that the
+    mixture finds must be there in each quarter of how far out rows from elsewhere lie.
+    """
+    nobody = np.ones(len(labels))
+    far_counts = np.bincount(elsewhere.labels, minlength=n_clusters) + 0.5
+    far_share = np.log(far_counts / far_counts.sum())
+    far_laws = _laws(elsewhere.labels, elsewhere.distances, np.ones(len(elsewhere.labels)), n_clusters)[:2]
+    log_far = far_share[labels] + _log_densities(distances, labels, *far_laws)
+    belongs: Float64Array = nobody
+    share = _FIRST_SHARE
+    laws = _near_laws(labels, distances, n_clusters)
+    for _ in range(_MOST_ROUNDS):
+        counts = np.bincount(labels, belongs, n_clusters) + 1e-9
+        log_own = np.log(counts / counts.sum())[labels] + _log_densities(distances, labels, *laws)
+        odds = np.log(share) - np.log1p(-share) + log_far - log_own
+        before, belongs = share, special.expit(-odds)
+        share = float(np.clip(1.0 - belongs.mean(), 1e-9, 0.999))
+        laws = _laws(labels, distances, belongs, n_clusters)[:2]
+        if share < 1e-6 or abs(share - before) < 1e-4 * share:
+            break
+    n_strange = share * len(labels)
+    far, own = _log_tails(elsewhere.distances, *laws, elsewhere.labels), _log_tails(distances, *laws, labels)
+    covered = float(np.mean(far > np.log(FALSE_ALARMS)))
+    is_seen = n_strange >= _FEWEST_STRANGERS and share >= _LEAST_STRANGERS + _FOR_COVERED * covered
+    if not is_seen or share > _MOST_STRANGERS or covered > _MOST_COVERED:
+        return nobody
+    for ours, theirs in ((-own, -far), (distances, elsewhere.distances)):
+        edges = np.quantile(theirs, np.arange(1, _N_PARTS) / _N_PARTS)
+        there = np.bincount(np.searchsorted(edges, ours), minlength=_N_PARTS)
+        expected = np.bincount(np.searchsorted(edges, theirs), minlength=_N_PARTS) / len(theirs) * n_strange
+        if np.any(there + _DEVIATIONS * np.sqrt(there) < _CONSISTENT * expected):
+            return nobody
+    return belongs
+
+
+def _near_laws(
+    labels: npt.NDArray[np.integer], distances: Float64Array, n_clusters: int
+) -> tuple[Float64Array, Float64Array]:
+    """Gamma laws (K,) by the near half of the rows, which strangers are seldom in."""
+    ratios: list[float] = []
+    sizes: list[int] = []
+    middles = np.full(n_clusters, np.median(distances))
+    for cluster, rows in enumerate(_members(labels, n_clusters)):
+        if len(rows):
+            near, middles[cluster] = np.quantile(distances[rows], [0.25, 0.5])
+            ratios.append(float(middles[cluster] - near) / max(middles[cluster], 1e-12) / _QUARTILE)
+            sizes.append(len(rows))
+    relative = max(float(np.average(ratios, weights=sizes)), 1e-6)
+    shapes = np.full(n_clusters, np.clip(relative**-2, _LEAST_SHAPE, _MOST_SHAPE))
+    return shapes, np.maximum(middles, 1e-12) / shapes
+
+
+def _log_densities(
+    distances: Float64Array, labels: npt.NDArray[np.integer], shapes: Float64Array, scales: Float64Array
+) -> Float64Array:
+    """Of gamma laws, at each distance (n,)."""
+    constant = -special.gammaln(shapes) - shapes * np.log(scales)
+    near = np.maximum(distances, 1e-12)
+    return np.asarray(constant[labels] + (shapes[labels] - 1.0) * np.log(near) - near / scales[labels])
+
+
+def _level(tails: Float64Array, belongs: Float64Array, rate: float) -> float:
+    """The log tail that a share `rate` of new rows is below, by rows that count as far as they belong."""
+    order = np.argsort(tails)
+    target = rate * (belongs.sum() + 1.0)
+    if target < 1.0:  # too few rows to say more than the law does
+        return float(min(np.log(rate), tails.min(initial=0.0)))
+    place = int(np.searchsorted(np.cumsum(belongs[order]), target * (1.0 + 1e-12), side="right"))
+    return float(tails[order[max(0, place - 1)]])
+
+
+def _laws(
+    labels: npt.NDArray[np.integer], distances: Float64Array, belongs: Float64Array, n_clusters: int
+) -> tuple[Float64Array, Float64Array, Float64Array]:
+    """Shapes and scales (K,), and the log tail of each row (n,) by the law of the other rows that belong.
+
+    Clusters differ in how far their rows lie; one with few rows says little about it, so it is told halfway by all of
+    them: means are drawn to that of all clusters by as much as they scatter by chance, variances by `_PRIOR` rows.
+    """
+    own, squares = belongs * distances, belongs * distances**2
+    counts = _added(labels, belongs, n_clusters)
+    sums = _added(labels, own, n_clusters), _added(labels, squares, n_clusters)
+    is_known = counts > 1
+    if not is_known.any():
+        shapes, scales = np.ones(n_clusters), np.full(n_clusters, 0.5)
+        return shapes, scales, _log_tails(distances, shapes, scales, labels)
+    within = counts - 1.0
+    mean = sums[0] / np.maximum(counts, 1.0)
+    scatter = np.maximum(sums[1] - counts * mean**2, 0.0)
+    middle = float(np.average(mean[is_known], weights=counts[is_known]))
+    relative = float(scatter[is_known].sum() / np.maximum((within * mean**2)[is_known].sum(), 1e-300))
+    chance = relative * middle**2 / np.maximum(counts, 1.0)
+    between = max(0.0, float(np.mean((mean - middle)[is_known] ** 2 - chance[is_known])))
+    shared = _Shared(middle, relative, between)
+    shapes, scales = _law(counts, *sums, shared)
+    others = (counts[labels] - belongs, sums[0][labels] - own, sums[1][labels] - squares)
+    return shapes, scales, _log_tails(distances, *_law(*others, shared))
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What all clusters have: their mean distance, its variance within as a share of the square, and that between."""
+
+    middle: float
+    relative: float
+    between: float
+
+
+def _added(labels: npt.NDArray[np.integer], values: Float64Array, n_clusters: int) -> Float64Array:
+    """The sum of the values in each cluster (K,)."""
+    return np.asarray(np.bincount(labels, values, n_clusters), dtype=np.float64)
+
+
+def _law(
+    counts: Float64Array, sums: Float64Array, squares: Float64Array, shared: _Shared
+) -> tuple[Float64Array, Float64Array]:
+    """Shapes and scales of gamma laws from the numbers of rows, and sums of their distances and squares."""
+    chance = shared.relative * shared.middle**2
+    held = shared.between * counts / np.maximum(shared.between * counts + chance, 1e-300)
+    own = sums / np.maximum(counts, 1.0)
+    mean = np.maximum(held * own + (1.0 - held) * shared.middle, 1e-12)
+    scatter = np.maximum(squares - counts * own**2, 0.0)
+    variance = (scatter + _PRIOR * shared.relative * mean**2) / np.maximum(counts - 1.0 + _PRIOR, 1.0)
+    shapes = np.clip(mean**2 / np.maximum(variance, 1e-300), _LEAST_SHAPE, _MOST_SHAPE)
+    return shapes, mean / shapes
+
+
+def _log_tails(
+    distances: Float64Array, shapes: Float64Array, scales: Float64Array, labels: npt.NDArray[np.integer] | None = None
+) -> Float64Array:
+    if labels is not None:
+        shapes, scales = shapes[labels], scales[labels]
+    return np.asarray(stats.gamma.logsf(distances, shapes, scale=scales))
 
 
 def _members(labels: npt.NDArray[np.integer], n_clusters: int) -> list[npt.NDArray[np.int64]]:
@@ -115,20 +304,6 @@ def _members(labels: npt.NDArray[np.integer], n_clusters: int) -> list[npt.NDArr
     order = np.argsort(labels, kind="stable")
     edges = np.searchsorted(labels[order], np.arange(n_clusters + 1))
     return [order[start:stop] for start, stop in pairwise(edges)]
-
-
-def _steps(distances: Float64Array, members: list[npt.NDArray[np.int64]]) -> Float64Array:
-    """Distances (n,) beyond the middle of their cluster, in steps from its near quarter to its middle.
-
-    Intruders are among the far half of a cluster, so they do not change these much. 0 in clusters too small to tell.
-    """
-    steps = np.zeros(len(distances))
-    for rows in members:
-        if len(rows) >= _LEAST_ROWS:
-            near, middle = np.quantile(distances[rows], [0.25, 0.5])
-            if middle > near:
-                steps[rows] = np.maximum((distances[rows] - middle) / (middle - near), 0.0)
-    return steps
 
 
 def gamma_law(distances: Float64Array) -> tuple[float, float]:
@@ -141,70 +316,7 @@ def gamma_law(distances: Float64Array) -> tuple[float, float]:
     return shape, mean / shape
 
 
-def _own_tails(distances: Float64Array, inside: npt.NDArray[np.bool_]) -> Float64Array:
-    """The log tail of each row of a cluster (n,), by the law of the other rows inside."""
-    n_others = np.count_nonzero(inside) - inside.astype(float)
-    if n_others.min() < _LEAST_ROWS:
-        return np.asarray(stats.gamma.logsf(distances, *_split(gamma_law(distances[inside]))))
-    own = np.where(inside, distances, 0.0)
-    means = (own.sum() - own) / n_others
-    variances = np.maximum((np.sum(own**2) - own**2) / n_others - means**2, 1e-12 * means**2)
-    shapes = np.clip(means**2 / np.maximum(variances, 1e-300), _LEAST_SHAPE, _MOST_SHAPE)
-    return np.asarray(stats.gamma.logsf(distances, shapes, scale=np.maximum(means, 1e-300) / shapes))
-
-
-def _split(law: tuple[float, float]) -> tuple[float, float, float]:
-    """Shape, place and scale, as SciPy takes them."""
-    return law[0], 0.0, law[1]
-
-
-def _level(log_tails: Float64Array, rate: float) -> float:
-    """The log tail that a share `rate` of new rows is below: that of rows kept apart holds for those that come."""
-    rank = int(np.floor(rate * (len(log_tails) + 1)))
-    if rank < 1:  # too few rows to say more than the law does
-        return float(min(np.log(rate), log_tails.min(initial=0.0)))
-    return float(np.partition(log_tails, rank - 1)[rank - 1])
-
-
 def _distance_at(log_tail: float, shape: float, scale: float) -> float:
     """The distance beyond which the law has this tail."""
     tail = np.exp(max(log_tail, -700.0))
     return float(min(2.0, stats.gamma.isf(tail, shape, scale=scale)))
-
-
-def valley(distances: Float64Array) -> float:
-    """The distance between rows that belong and a second hill of rows beyond them; infinite where there is none.
-
-    Looked for beyond the highest bin of a histogram: the bin with fewest rows before each later one. A few rows far out
-    make no hill of their own, but lie beyond a wide bin that is as good as empty.
-    """
-    found = _before_a_hill(distances)
-    return found if found < np.inf else _before_some(distances)
-
-
-def _before_some(distances: Float64Array) -> float:
-    """The middle of the emptiest wide bin that many more rows lie beyond; infinite where there is none."""
-    counts, edges = np.histogram(distances, _N_WIDE, (0.0, float(distances.max(initial=0.0)) + 1e-12))
-    beyond = counts[::-1].cumsum()[::-1] - counts
-    top = int(np.argmax(counts))
-    is_empty = (counts <= _EMPTY * beyond) & (beyond >= _LEAST_ROWS) & (np.arange(_N_WIDE) > top)
-    if not is_empty.any():
-        return np.inf
-    low = min(np.flatnonzero(is_empty), key=lambda place: (counts[place], place))
-    return float(edges[low] + edges[low + 1]) / 2.0
-
-
-def _before_a_hill(distances: Float64Array) -> float:
-    edges = np.linspace(0.0, float(distances.max(initial=0.0)) + 1e-12, _N_BINS + 1)
-    counts = np.histogram(distances, edges)[0].astype(float)
-    smooth = np.convolve(np.pad(counts, 1, mode="edge"), [0.25, 0.5, 0.25], "valid")
-    top = int(np.argmax(smooth))
-    best, place = 0.0, np.inf
-    for later in range(top + 2, _N_BINS):
-        low = top + 1 + int(np.argmin(smooth[top + 1 : later]))
-        rise = smooth[later] - smooth[low]
-        chance = np.sqrt(_SMOOTHED * (smooth[later] + smooth[low] + 1.0))
-        is_hill = smooth[low] < _VALLEY * smooth[later] and rise > _DEVIATIONS * chance
-        if is_hill and rise > best:
-            best, place = rise, float(edges[low] + edges[low + 1]) / 2.0
-    return place
