@@ -8,6 +8,7 @@ import pytest
 
 matplotlib.use("Agg")
 
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from armillary.exceptions import InputError, ParameterError
@@ -86,3 +87,9 @@ def test_sentences(arguments, kind, sentence):
     with pytest.raises(kind) as raised:
         plot_id_shares(**arguments)
     assert str(raised.value) == sentence
+
+
+def test_bands_take_the_colours_of_a_table():
+    ax = plot_id_shares([[0, 0, 1], [0, 1, 1]], table=[[255, 0, 16], [0, 128, 255]])
+    colors = {to_hex(color) for color, _ in bands(ax)}
+    assert {"#ff0010", "#0080ff"} <= colors

@@ -136,7 +136,7 @@ class Recording:
         if self._film is not None:
             self._film.close()
         if self._lines:
-            plot = plot_id_shares(self._shares)
+            plot = plot_id_shares(self._shares, table=self._colors.table)
             plot.set(xlabel="frame", ylabel="share of normals")
             _write_figure(plot.figure, self.folder / "ids_over_time.png")
             _write_figure(_overview(self._stills, self._colors.table), self.folder / "overview.png")

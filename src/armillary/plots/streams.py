@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ _ROOM_FOR_A_WORD = 0.06
 
 
 def plot_id_shares(
-    ids: Sequence[ArrayLike | Mapping[int, float]], *, most_ids: int = 12, ax: Axes | None = None
+    ids: Sequence[ArrayLike | Mapping[int, float]], *, most_ids: int = 12, ax: Axes | None = None, table: Any = None
 ) -> Axes:
     """Draw the share of rows that each id has at every step, as bands one above the other.
 
@@ -38,6 +38,8 @@ def plot_id_shares(
         How many ids have a band of their own: those with the largest shares in all.
     ax : matplotlib Axes, optional
         Plain 2-D axes to draw on. By default those of a new figure, `ax.figure`.
+    table : array of shape (n, 3), optional
+        Colours of ids from 0 to 255, e.g. that of a `DirectionColors`, so that bands look as in the images.
 
     Returns
     -------
@@ -64,10 +66,17 @@ def plot_id_shares(
     others = shares[[index for index in order if names[index] >= 0 and index not in shown]].sum(axis=0)
     missing = shares[names < 0].sum(axis=0)
     bands = np.vstack([shares[shown], others[None], missing[None]])
-    colors = [PALETTE[int(names[index]) % len(PALETTE)] for index in shown] + [_OTHER_COLOR, NOISE_COLOR]
+    colors = [_color(int(names[index]), table) for index in shown] + [_OTHER_COLOR, NOISE_COLOR]
     words = [str(names[index]) for index in shown] + ["others", ""]
     _draw_bands(ax, bands, colors, words)
     return ax
+
+
+def _color(number: int, table: Any) -> str:
+    if table is None or number >= len(table):
+        return PALETTE[number % len(PALETTE)]
+    red, green, blue = (int(part) for part in table[number])
+    return f"#{red:02x}{green:02x}{blue:02x}"
 
 
 def _amounts(step: ArrayLike | Mapping[int, float], number: int, who: str) -> dict[int, float]:
