@@ -36,7 +36,7 @@ def described(asked: dict[str, Any]) -> dict[str, Any]:
         preset = LINK_PRESETS.get(asked["preset"])
         if preset is None:
             raise unusable(f"preset must be one of {', '.join(LINK_PRESETS)}; got {asked['preset']!r}.")
-        given = dict(zip(_THRESHOLDS, preset[:3], strict=True))
+        given: dict[str, Any] = dict(zip(_THRESHOLDS, preset[:3], strict=True))
         if asked["preset"] in _MERGING:
             given["merge_clusters"] = _MERGING[asked["preset"]]
         facts = {"class": "Links", "parameters": {**given, **(asked.get("parameters") or {})}}
