@@ -2,13 +2,12 @@
 
     python -m benchmarks.surplus_ids --data shared/data      # into benchmarks/results/surplus_ids.json
 
-Persons are cut into halves. On one half everything is chosen that a user may choose: the thresholds by `tune_links`,
-and how clusters are merged, by right answers among those ways that leave at most 15 % more ids than persons there. On
-the other half it is stated. Each half is chosen on once. What stays is the form of the rules of merging, whose few
-numbers were found on other cuts of the same faces, and of voices on none.
+Persons are cut into halves. A collection is made by `tune` on one half, labelled: it chooses thresholds, and how
+clusters are merged. On the other half it is stated. What stays is the form of the rules of merging, whose few numbers
+were found on other cuts of the same faces, and of voices on none.
 
-`presets`: the service's presets as a collection gets them, on the same halves; their thresholds were found on one half
-of one cut, so here some of the persons of each half are known to them.
+Lines with a preset are collections of it, on the same halves; their thresholds were found on one half of one cut, so
+some of the persons of each half are known to them here.
 """
 
 from __future__ import annotations
@@ -21,17 +20,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from armillary import Links, tune_links
+from armillary import Links
 from armillary.metrics import matched_accuracy_score
-from armillary.service.models import described, made
+from armillary.service.models import described, made, tuned
 from benchmarks.link_merging import SETS, order, rows_of
 
 RESULTS = Path(__file__).parent / "results" / "surplus_ids.json"
-N_CUTS, N_ORDERS, MOST_SURPLUS = 4, 3, 0.15
-WAYS: tuple[dict[str, Any], ...] = (
-    {"merge_clusters": False},
-    *({"merge_clusters": way, "merge_slack": slack} for way in ("whole", "lone") for slack in (0.15, 0.3)),
-)
+N_CUTS, N_ORDERS = 4, 3
 
 
 class Found(NamedTuple):
@@ -90,23 +85,6 @@ def _taken(model: Links, rows: Any, truth: Any, plain: Any, strewn: Any) -> floa
     return float(np.mean(counts[codes[is_stranger]] > 1))
 
 
-def chosen(rows: Any, truth: Any, half: Half) -> dict[str, Any]:
-    """Parameters for one half: thresholds, then how clusters are merged."""
-    first, places = half.plain[0], np.argsort(half.plain[0])
-    orders = [places[np.searchsorted(np.sort(first), one)] for one in half.plain[:2]]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        best = tune_links(rows[first], truth[first], orders=np.array(orders)).best
-    ways = [dict(zip(_NAMES, best[:3], strict=True)) | way for way in WAYS]
-    found = [measured(rows, truth, half, Links(**way), with_strangers=False) for way in ways]
-    holding = [place for place, one in enumerate(found) if one.surplus <= MOST_SURPLUS]
-    place = max(holding, key=lambda one: found[one].now) if holding else int(np.argmin([one.surplus for one in found]))
-    return ways[place]
-
-
-_NAMES = ("cluster_similarity_threshold", "subcluster_similarity_threshold", "pair_similarity_maximum")
-
-
 def told(found: list[Found]) -> dict[str, float]:
     """Means, and the largest surplus of one half."""
     mean = {name: round(float(np.mean([getattr(one, name) for one in found])), 4) for name in Found._fields}
@@ -117,9 +95,10 @@ def main() -> None:
     """Measure, print and store."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.surplus_ids")
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--only", help="one set")
+    parser.add_argument("--only", help="one set; what is stored of others stays")
     options = parser.parse_args()
-    lines = []
+    stored = json.loads(RESULTS.read_text())["lines"] if options.only is not None and RESULTS.exists() else []
+    lines = [line for line in stored if line["set"] != options.only]
     for title, file, kind, preset in SETS:
         if options.only not in (None, title):
             continue
@@ -133,17 +112,16 @@ def main() -> None:
             name = "default of the service" if merging is None else merging
             lines.append({"set": title, "preset": preset, "merge_clusters": name, **told(found)})
             print(json.dumps(lines[-1]), flush=True)
-        picked = [chosen(rows, truth, half) for half in every]
-        pairs = list(zip(picked, [cut[1 - side] for cut in cuts for side in (0, 1)], strict=True))
-        found = [measured(rows, truth, other, Links(**parameters)) for parameters, other in pairs]
-        ways = [f"{one['merge_clusters']} {one.get('merge_slack', '')}".strip() for one in picked]
+        picked = [tuned(rows[half.plain[0]], truth[half.plain[0]].tolist(), {}) for half in every]
+        others = [cut[1 - side] for cut in cuts for side in (0, 1)]
+        found = [measured(rows, truth, half, made(facts)) for facts, half in zip(picked, others, strict=True)]
+        ways = [str(facts["parameters"]["merge_clusters"]) for facts in picked]
         counts = {way: ways.count(way) for way in sorted(set(ways))}
-        lines.append({"set": title, "chosen_on_the_other_half": counts, **told(found)})
+        lines.append({"set": title, "tuned_on_the_other_half": counts, **told(found)})
         print(json.dumps(lines[-1]), flush=True)
-    if options.only is None:
-        command = "python -m benchmarks.surplus_ids --data shared/data"
-        record = {"command": command, "cuts": N_CUTS, "orders": N_ORDERS, "lines": lines}
-        RESULTS.write_text(json.dumps(record, indent=1) + "\n")
+    command = "python -m benchmarks.surplus_ids --data shared/data"
+    record = {"command": command, "cuts": N_CUTS, "orders": N_ORDERS, "lines": lines}
+    RESULTS.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import pytest
 from tests.service.making import LIMITS, add, create, npy, people, served, state_of
 
 from armillary import DDPvMFMeans, Links, SphericalKMeans, save
+from armillary.datasets import make_vmf_mixture
 from armillary.service import collection as collection_module
 from armillary.service.collection import Limits, _Written
 from armillary.service.errors import ServiceError
@@ -202,7 +203,26 @@ def test_a_collection_by_preset_and_by_labelled_vectors(client):
     create(client, "tuned", tune={"vectors": X.tolist(), "labels": labels})
     told = client.get("/v1/collections/tuned").json()
     assert told["tuned"]["accuracy"] == 1.0
+    assert told["parameters"]["merge_clusters"] is False  # nothing was surplus
     assert add(client, X, "tuned") == labels
+
+
+def test_presets_of_faces_and_tuning_merge_where_ids_are_surplus(client):
+    create(client, "faces", preset="faces")
+    create(client, "strict", preset="faces", parameters={"merge_clusters": False})
+    create(client, "sentences", preset="sentences")
+    found = [client.get(f"/v1/collections/{name}").json()["parameters"] for name in ("faces", "strict", "sentences")]
+    assert [one.get("merge_clusters") for one in found] == ["lone", False, None]
+    X, truth, _ = make_vmf_mixture(400, 16, 8, concentration=18.0, min_angle=0.7, random_state=3)
+    body = {"vectors": X.tolist(), "labels": truth.tolist()}
+    create(client, "tuned", tune=body)
+    create(client, "kept", tune=body, parameters={"merge_clusters": False})
+    surplus = []
+    for name, way in (("tuned", ("whole", "lone")), ("kept", (False,))):
+        assert client.get(f"/v1/collections/{name}").json()["parameters"]["merge_clusters"] in way
+        add(client, X.astype(np.float32), name)
+        surplus.append(client.get(f"/v1/collections/{name}").json()["ids"] / 8.0 - 1.0)
+    assert surplus[0] < surplus[1]
 
 
 # ---------------------------------------------------------------------------------------------- frames and margins
