@@ -17,9 +17,9 @@ from methods import make_start
 from scipy.stats import norm
 
 import armillary
-from armillary.distributions import vmf
+from armillary.distributions import bessel
 
-N_POINTS, REACH = 601, 7.0  # of the grid, over so many standard deviations of the posterior
+N_POINTS, REACH = 401, 7.0  # of the grid, over so many standard deviations of the posterior
 LEAST_SPREAD = 0.05  # of the prior's logarithm: components can agree
 
 
@@ -59,11 +59,10 @@ def _posterior(dimension: int, count: int, length: float, prior: tuple[float, fl
     """A grid of concentrations about the mode, and the log posterior there but for a constant."""
 
     def log_p(kappa: np.ndarray) -> np.ndarray:
-        mean = np.eye(1, dimension)
-        log_c = np.array([float(vmf.log_density(mean, mean[0], one)[0]) - one for one in kappa])
+        log_c = np.asarray(bessel.log_normalizer(dimension, kappa))
         return count * log_c + kappa * length + norm.logpdf(np.log(kappa), *prior) - np.log(kappa)
 
-    coarse = np.exp(np.linspace(prior[0] - 6.0 * prior[1] - 2.0, prior[0] + 6.0 * prior[1] + 2.0, 4001))
+    coarse = np.exp(np.linspace(prior[0] - 6.0 * prior[1] - 2.0, prior[0] + 6.0 * prior[1] + 2.0, 2001))
     weights = np.exp(log_p(coarse) - log_p(coarse).max()) * coarse
     weights /= weights.sum()
     middle = float(weights @ coarse)

@@ -52,10 +52,10 @@ def priors(n_rows: int) -> dict[str, Any]:
     return {"init": 2, "spread_prior": SPREAD, "degrees_of_freedom_prior": max(degrees, 8.0)}
 
 
-def sampled(component: str, rows: np.ndarray, n_burn_in: int, n_draws: int, **settings: Any) -> Any:
+def sampled(component: str, rows: np.ndarray, n_burn_in: int, n_draws: int, seed: int = 0) -> Any:
     """A fitted chain of either kind of Gaussian."""
     return DirichletProcessMixture(
-        component, n_burn_in=n_burn_in, n_draws=n_draws, random_state=0, **(priors(len(rows)) | settings)
+        component, n_burn_in=n_burn_in, n_draws=n_draws, random_state=seed, **priors(len(rows))
     ).fit(rows)
 
 
@@ -94,21 +94,22 @@ def drawn(width: int, height: int, place: float = 0.5, seed: int = 0) -> Frame:
     return Frame("a made room", seen.depth, walk.camera, seen.direction_ids)
 
 
-def segment(frame: Frame, n_burn_in: int, n_draws: int) -> tuple[dict[str, Any], Segmented]:
+def segment(frame: Frame, n_burn_in: int, n_draws: int, seed: int = 0) -> tuple[dict[str, Any], Segmented]:
     """Every method on the normals of one frame."""
     normals = estimate_normals(frame.depth, frame.camera, smoothing="total_variation")
     rows = normals.rows()
     labels, found = {}, {}
     for method, fit in {
-        KMEANS: lambda: SphericalKMeans(7, random_state=0).fit(rows),
-        EUCLIDEAN: lambda: sampled("gaussian", rows, n_burn_in, n_draws),
-        TANGENT: lambda: sampled("tangent_gaussian", rows, n_burn_in, n_draws),
+        KMEANS: lambda: SphericalKMeans(7, random_state=seed).fit(rows),
+        EUCLIDEAN: lambda: sampled("gaussian", rows, n_burn_in, n_draws, seed),
+        TANGENT: lambda: sampled("tangent_gaussian", rows, n_burn_in, n_draws, seed),
     }.items():
         model = fit()
         labels[method] = model.labels_
         found[method] = {**describe(rows, model.labels_), "coherence": coherence(normals, model.labels_)}
         if method != KMEANS:
             found[method]["trace"] = model.trace_[0, :, 0].astype(int).tolist()
+            found[method]["log_joint"] = float(model.trace_[0, -1, 2])
         if frame.directions is not None:
             truth = frame.directions[normals.is_valid]
             found[method]["nmi"] = geometric_nmi_score(truth[truth >= 0], model.labels_[truth >= 0])

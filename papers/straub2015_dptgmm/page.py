@@ -47,7 +47,9 @@ sub-cluster splits with corrected ratios and without the volume factor (`sampler
 **Normals.** Settings are the paper's (`normals.py`): a prior of 12 degrees with nu = 10,000, two clusters at the start,
 normals smoothed by total variation. Its images are not ours: here are a Kinect frame of NYU v2, a hallway of the
 authors' next paper, and a living room. The made room has known planes; its views are from along one walk, so that their
-interval tells of views, not of rooms.
+interval tells of views, not of rooms. Table and Figure 4 have the first run on each recorded frame. Chains from two
+clusters differ by seed, most of all in the hallway, where one of an earlier version stayed with few clusters and looked
+right: hence several runs of each. What they find beyond walls is there in the posterior: overlapping clusters of noise.
 
 **Words.** The vectors are GloVe, not the paper's word2vec, so the number of clusters cannot be compared digit by digit.
 """

@@ -61,6 +61,7 @@ class Size:
     frames: tuple[str, ...]
     room: tuple[int, int]  # width and height of the made room
     frame_sweeps: tuple[int, int]  # burn-in, draws
+    frame_seeds: int  # runs on each recorded frame, besides the first
     n_scenes: int
     scene_sweeps: tuple[int, int]
     n_words: int | None
@@ -85,6 +86,7 @@ SIZES = {
         frames=normals.FRAMES,
         room=(320, 240),
         frame_sweeps=(30, 20),
+        frame_seeds=3,
         n_scenes=20,
         scene_sweeps=(40, 20),
         n_words=None,
@@ -107,6 +109,7 @@ SIZES = {
         frames=normals.FRAMES[:1],
         room=(320, 240),
         frame_sweeps=(10, 5),
+        frame_seeds=1,
         n_scenes=8,
         scene_sweeps=(20, 10),
         n_words=10_000,
@@ -129,6 +132,7 @@ SIZES = {
         frames=normals.FRAMES[:1],
         room=(64, 48),
         frame_sweeps=(2, 2),
+        frame_seeds=1,
         n_scenes=1,
         scene_sweeps=(2, 2),
         n_words=2000,
@@ -190,6 +194,21 @@ def run_frames(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
     pictures.save(pictures.frame_spheres(segmented, normals.TANGENT), output / "frames_on_the_sphere.png")
     results: dict[str, Any] = {name: result for name, (result, _) in found.items()}
     return results if folder is not None else results | {"recorded": {"skipped": NO_DATA}}
+
+
+def run_frame_seeds(size: Size, output: Path, folder: Path) -> dict[str, Any]:
+    """The recorded frames by other seeds."""
+
+    def segmented(name: str, seed: int) -> dict[str, Any]:
+        return normals.segment(normals.recorded(folder, name), *size.frame_sweeps, seed)[0]["methods"]
+
+    cases = {
+        f"{name}, run {seed}": partial(segmented, name, seed)
+        for name in size.frames
+        for seed in range(1, 1 + size.frame_seeds)
+    }
+    found = resumed(cases, cases_of(output, size.name, "frame seeds"), "depth frames")
+    return {name: [found[f"{name}, run {seed}"] for seed in range(1, 1 + size.frame_seeds)] for name in size.frames}
 
 
 def run_scenes(size: Size, _: Path, folder: Path) -> dict[str, Any]:
@@ -266,6 +285,7 @@ def parts(size: Size, output: Path, folder: Path | None) -> dict[str, Callable[[
         "anisotropic, other starts": lambda: run_elsewhere("anisotropic", size, output),
         "bundled": recorded(run_bundled),
         "frames": lambda: run_frames(size, output, folder),
+        "frame seeds": recorded(run_frame_seeds),
         "scenes": recorded(run_scenes),
         "rooms": lambda: run_rooms(size, output),
         "words": recorded(run_words),

@@ -91,8 +91,8 @@ SIZES = {
         samplers={
             samplers.FINITE: (3000, 500, 10),
             samplers.EXACT: (3000, 60, 10),
-            samplers.RESTAURANTS[0]: (400, 50, 5),
-            samplers.RESTAURANTS[1]: (1200, 50, 3),
+            samplers.RESTAURANTS[0]: (200, 50, 5),
+            samplers.RESTAURANTS[1]: (600, 50, 3),
         },
         other_data=(2000, 10, 3),
         timed_frames=20,
