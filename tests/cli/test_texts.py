@@ -176,6 +176,16 @@ def test_sentences_about_texts_that_cannot_be_placed(cli, texts_csv, rows_file, 
         )
 
 
+def test_compare_and_suggest_take_texts(cli, texts_csv, tmp_path, corpus):
+    done = cli("compare", "texts.csv", "--text-column", "body", "-k", "3", "-m", "skmeans", "-o", "compared", "--json")
+    assert done.code == 0, done.err
+    assert done.data["models"][0]["n_clusters"] == 3
+    assert not any(corpus[0][0].encode() in path.read_bytes() for path in (tmp_path / "compared").iterdir())
+    done = cli("suggest", "texts.csv", "--text-column", "body", "--max-clusters", "5", "--json")
+    assert done.data["advice"]["command"] == "armillary cluster texts.csv --text-column body"
+    assert done.data["advice"]["n_clusters"] == 3
+
+
 def test_a_table_with_a_vector_is_still_a_table_of_vectors(cli, tmp_path, mixture):
     X = mixture[0][:, :3]
     lines = "".join(f"{x},{y},{z},some words of row {row}\n" for row, (x, y, z) in enumerate(X))

@@ -34,6 +34,8 @@ def compare(
     labels: o.Labels = None,
     label_column: o.LabelColumn = None,
     times: o.Times = None,
+    text_column: o.TextColumn = None,
+    embed: o.Embed = None,
     key: o.Key = None,
     format: o.Format = None,
     header: o.Header = None,
@@ -44,10 +46,10 @@ def compare(
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
-    """Fit several models to the same vectors: one table, and with -o a picture.
+    """Fit several models to the same vectors, or texts: one table, and with -o a picture.
 
     Options go to the models that take them. Columns are the clusters that rows are in, the share of the largest, the
-    mean silhouette, scores against --labels, and seconds.
+    mean silhouette, scores against --labels, and seconds. Texts are in no file that is written.
 
     [b]armillary compare embeddings.npy -k 20 --models skmeans,vmf,dp,auto --labels truth.csv -o compared[/]
     """
@@ -57,7 +59,17 @@ def compare(
     from armillary.cli.screen import Screen
 
     compare_models(
-        Reading.of(input, format, key, header=header, missing=missing),
+        Reading.of(
+            input,
+            format,
+            key,
+            text_column=text_column,
+            header=header,
+            missing=missing,
+            takes_texts=True,
+            embed=embed,
+            keeps_texts=False,
+        ),
         [] if models is None else models.split(","),
         Request("", n_clusters, max_angle, {}, seed, threads, sample, missing),
         (labels, label_column),

@@ -44,7 +44,7 @@ def compare_models(
     """Fit, compare, print, and write a folder where one is named."""
     chosen = _names(names, request)
     with nullcontext() if output is None else whole_folder(output, force=force) as folder:
-        vectors = reading.read(screen)
+        vectors = replace(reading.read(screen), texts=None)
         truth = read_truth(*truth_file, vectors.n_rows, screen)
         times = read_times(times_file, vectors.n_rows, screen)
         table, fits = _compared(chosen, request, vectors, truth, times, screen)

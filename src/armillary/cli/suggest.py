@@ -35,6 +35,8 @@ def suggest(
     automatic: Annotated[
         bool, typer.Option("--auto/--no-auto", help="Also what cluster would choose by itself.")
     ] = True,
+    text_column: o.TextColumn = None,
+    embed: o.Embed = None,
     key: o.Key = None,
     format: o.Format = None,
     header: o.Header = None,
@@ -44,7 +46,7 @@ def suggest(
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
-    """Compare angles and numbers of clusters, and say which suit the vectors.
+    """Compare angles and numbers of clusters, and say which suit the vectors, or texts.
 
     The advice is what cluster takes by itself. Beside it angles by fits of dp and numbers of clusters by spherical
     k-means, both by silhouette: another criterion, which may say otherwise. A sweep whose best is its last goes on, to
@@ -58,7 +60,17 @@ def suggest(
     from armillary.cli.suggesting import suggest_settings
 
     suggest_settings(
-        Reading.of(input, format, key, header=header, missing=missing),
+        Reading.of(
+            input,
+            format,
+            key,
+            text_column=text_column,
+            header=header,
+            missing=missing,
+            takes_texts=True,
+            embed=embed,
+            keeps_texts=False,
+        ),
         Request("", n_clusters, None, {}, seed, threads, sample, missing),
         max_clusters,
         output,

@@ -203,7 +203,13 @@ def _advice(reading: Reading, request: Request, result: dict[str, Any]) -> dict[
     else:
         options = ["--n-clusters", str(result["n_clusters"])]
         found, criterion = result["n_clusters"], _SILHOUETTE
-    given = {"--key": reading.key, "--format": reading.format, "--seed": request.seed or None}
+    given = {
+        "--key": reading.key,
+        "--text-column": reading.text_column,
+        "--embed": reading.embed,
+        "--format": reading.format,
+        "--seed": request.seed or None,
+    }
     options += [word for name, value in given.items() if value is not None for word in (name, str(value))]
     options += [] if reading.header is None else ["--header" if reading.header else "--no-header"]
     return {
