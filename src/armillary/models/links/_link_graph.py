@@ -38,6 +38,8 @@ _NO_TABLE = np.empty((1, 1), np.float32)
 _ANY_NORM = np.inf  # of vectors that the gate has seen
 NOBODY = np.empty(0, np.int64)
 _NO_EVENTS, _NO_JOINS = np.empty((0, 4), np.int64), np.empty((0, 2), np.int64)
+# What the kernel takes arrays for that are made elsewhere.
+_KINDS = dict.fromkeys((*Corrections._fields, "banned", "ids", "nodes_of_rows"), np.dtype(np.int64))
 _SAVED_COUNTERS = slice(Tally.NODES, Tally.VECTORS + 1)
 _TOLD = slice(Tally.EVENTS, Tally.JOINS + 1)
 _SAVED_FIELDS = ("count", "number", "id", "parent", "is_pinned", "last_seen")
@@ -402,9 +404,13 @@ def _forest(room: int, n_features: int) -> LinkForest:
 
 
 def _give(call: npt.NDArray[np.void], **values: Any) -> None:
-    """Write into a call: numbers, and where arrays lie."""
+    """Write into a call: numbers, and where arrays lie; nothing behind an address says how they lie there."""
     for name, value in values.items():
-        call[name] = value.ctypes.data if isinstance(value, np.ndarray) else value
+        if isinstance(value, np.ndarray):
+            assert value.flags.c_contiguous, name
+            assert value.dtype == _KINDS.get(name, value.dtype), name
+            value = value.ctypes.data
+        call[name] = value
 
 
 def _tell_rule(call: npt.NDArray[np.void], rule: LinkRule) -> None:
