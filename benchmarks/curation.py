@@ -29,6 +29,7 @@ DATA = Path(os.environ.get("ARMILLARY_SHARED_DATA", Path(__file__).parents[2] / 
 _WRITTEN = 1 << 16
 _OWN = ("out", "folder")  # of this machine
 _SAMPLED = 0.05  # seconds between two looks at the memory
+_LOOKS_WRITTEN = 100
 
 
 def make_rows(path: Path, n_rows: int, n_features: int, n_concepts: int, share: float) -> tuple[np.ndarray, np.ndarray]:
@@ -104,24 +105,40 @@ def sentences(place: Path) -> dict[str, Any]:
 
 
 class Watch(threading.Thread):
-    """The peak of anonymous memory."""
+    """Time, processor time and the peak of anonymous memory, in a file: a killed session leaves what it took."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__(daemon=True)
-        self.peak, self._is_over = 0, threading.Event()
+        self._path, self._is_over = path, threading.Event()
+        self.sessions: list[dict[str, float]] = json.loads(path.read_text()) if path.exists() else []
+        self._start, self._cpu = time.perf_counter(), time.process_time()
+        self.sessions.append({"seconds": 0.0, "cpu_seconds": 0.0, "peak_anonymous_mib": 0})
 
     def run(self) -> None:
         """Look, now and then."""
+        n_looks = 0
         while not self._is_over.wait(_SAMPLED):
             for line in Path("/proc/self/status").read_text().splitlines():
                 if line.startswith("RssAnon:"):
-                    self.peak = max(self.peak, int(line.split()[1]) * 1024)
+                    here = self.sessions[-1]
+                    here["peak_anonymous_mib"] = max(here["peak_anonymous_mib"], int(line.split()[1]) // 1024)
+            n_looks += 1
+            if n_looks % _LOOKS_WRITTEN == 0:
+                self._write()
 
-    def end(self) -> int:
-        """The peak so far."""
+    def _write(self) -> None:
+        here = self.sessions[-1]
+        here["seconds"] = round(time.perf_counter() - self._start, 1)
+        here["cpu_seconds"] = round(time.process_time() - self._cpu, 1)
+        self._path.write_text(json.dumps(self.sessions))
+
+    def end(self) -> list[dict[str, float]]:
+        """All sessions up to the results."""
         self._is_over.set()
         self.join()
-        return self.peak
+        self._write()
+        self._path.unlink()
+        return self.sessions
 
 
 def effective(concepts: np.ndarray, n_concepts: int) -> float:
@@ -196,12 +213,10 @@ def main() -> None:
         max_iter=arguments.steps,
         n_recall_rows=200,
     )
-    load, watch = [round(os.getloadavg()[0], 1)], Watch()
+    load, watch = [round(os.getloadavg()[0], 1)], Watch(place / "sessions.json")
     watch.start()
-    start, cpu = time.perf_counter(), time.process_time()
     summary = curate(open_rows(path), place / "curated", plan, tell=lambda *news: print(*news, flush=True))
-    wall, cpu = time.perf_counter() - start, time.process_time() - cpu
-    peak = watch.end()
+    sessions = watch.end()
     load.append(round(os.getloadavg()[0], 1))  # before and after
     import pyarrow.parquet as pq
 
@@ -218,10 +233,11 @@ def main() -> None:
         "rows": arguments.rows,
         "features": arguments.features,
         "load": load,
-        "seconds": round(wall, 1),
-        "cpu_seconds": round(cpu, 1),
-        "stages": summary["seconds"],
-        "peak_anonymous_mib": round(peak / 2**20),
+        "seconds": round(sum(one["seconds"] for one in sessions), 1),
+        "cpu_seconds": round(sum(one["cpu_seconds"] for one in sessions), 1),
+        "peak_anonymous_mib": max(one["peak_anonymous_mib"] for one in sessions),
+        "sessions": sessions,  # more than one: all but the last were killed
+        "stages": summary["seconds"],  # of the last
         "peak_resident_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "planted": {
             "copies": len(copies),

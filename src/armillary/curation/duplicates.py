@@ -16,6 +16,7 @@ it went for, which may itself have gone for a third across a border: `n_chained`
 from __future__ import annotations
 
 import math
+import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -513,6 +514,33 @@ class _Gathered:
         return self._rows[np.searchsorted(self._numbers, numbers)]
 
 
+class _Room(threading.local):
+    """Products and what is true of them, in memory that a thread keeps: new pages took as long as half of the products.
+
+    What comes back holds until the next call.
+    """
+
+    def __init__(self) -> None:
+        self._products: FloatArray = np.empty(0, dtype=np.float32)
+        self._are_above = np.empty(0, dtype=np.bool_)
+
+    def are_above(self, least: float, rows: Any, others: Any) -> npt.NDArray[np.bool_]:
+        """Whether products are at least so much: all pairs, by rows (m n,)."""
+        shape = rows.shape[0], others.shape[0]
+        n_pairs = shape[0] * shape[1]
+        if len(self._are_above) < n_pairs:
+            self._are_above = np.empty(n_pairs, dtype=np.bool_)
+        if not isinstance(rows, np.ndarray):
+            return np.greater_equal((rows @ others.T).toarray().ravel(), least, out=self._are_above[:n_pairs])
+        if len(self._products) < n_pairs or self._products.dtype != rows.dtype:
+            self._products = np.empty(n_pairs, dtype=rows.dtype)
+        products = np.matmul(rows, others.T, out=self._products[:n_pairs].reshape(shape))
+        return np.greater_equal(products.ravel(), least, out=self._are_above[:n_pairs])
+
+
+_ROOM = _Room()
+
+
 def _near(rows: Any, others: Any, threshold: float) -> tuple[Numbers, Numbers, Float64Array]:
     """Places of near rows (m,) each, and their float64 cosines; by rows, then by others.
 
@@ -522,11 +550,8 @@ def _near(rows: Any, others: Any, threshold: float) -> tuple[Numbers, Numbers, F
     parts = []
     for start in range(0, others.shape[0], _BLOCK_COLUMNS):
         some = others[start : start + _BLOCK_COLUMNS]
-        products = rows @ some.T
-        if not isinstance(products, np.ndarray):
-            products = products.toarray()
-        # NumPy looks for what is true along one axis three times as fast as along two
-        one, other = np.divmod(np.flatnonzero(products >= least), products.shape[1])
+        # NumPy looks for what is true along one axis eight times as fast as along two
+        one, other = np.divmod(np.flatnonzero(_ROOM.are_above(least, rows, some)), some.shape[0])
         values = _cosines(rows, some, one, other)
         is_near = values >= threshold
         parts.append((one[is_near], other[is_near] + start, values[is_near]))

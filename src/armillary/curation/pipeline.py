@@ -320,7 +320,7 @@ def _passed(
     tell: Told,
 ) -> None:
     """The one pass over all rows: the nearest clusters of each."""
-    most = max(plan.n_nearest, plan.n_searched + 1)
+    most = max(plan.n_nearest, _searched(plan) + 1)
     for number, (first, last) in enumerate(spans):
 
         def make(first: int = first, last: int = last) -> dict[str, Any]:
@@ -328,6 +328,11 @@ def _passed(
 
         work.known(_stretch(number), make)
         tell("pass", number + 1, len(spans))
+
+
+def _searched(plan: CurationPlan) -> int:
+    assert plan.n_searched is not None, "a plan that was checked has a number"
+    return plan.n_searched
 
 
 def _stretch(number: int) -> str:
@@ -350,7 +355,8 @@ class _Stretches:
             yield Nearest(**found)
 
     def __iter__(self) -> Iterator[Borders]:
-        return (nearest_borders(one, self.plan.threshold, self.plan.n_searched) for one in self.nearest())
+        n_searched = _searched(self.plan)
+        return (nearest_borders(one, self.plan.threshold, n_searched) for one in self.nearest())
 
 
 def _duplicates(
