@@ -17,11 +17,12 @@ It prints:
            326       0.294      0.184   0.054
     25 clusters, adjusted Rand index 1.00
     Spherical k-means with 83 clusters. They are not clear: rows like these without clusters have
-    clusters nearly as clear (0% is beyond them; it takes 20%). This is the best cut all the same. Of 4
-    clusterings of the 1,000 rows, with 20 to 83 clusters (communities of rows that share neighbours),
-    it has the highest modularity x agreement, 0.00: rows have their neighbours in their own cluster
-    (modularity 0.23), and models learned from halves of the rows give the same labels (agreement 0.02).
-    It is the finest of them: smaller clusters are not looked for, since neighbours would not see them.
+    clusters nearly as clear (0.00 on a scale from 0, rows like these without clusters, to 1; it takes
+    0.20). This is the best cut all the same. Of 4 clusterings of the 1,000 rows, with 20 to 83 clusters
+    (communities of rows that share neighbours), it has the highest modularity x agreement, 0.00: rows
+    have their neighbours in their own cluster (modularity 0.23), and models learned from halves of the
+    rows give the same labels (agreement 0.02). It is the finest of them: smaller clusters are not
+    looked for, since neighbours would not see them.
 """
 
 import textwrap

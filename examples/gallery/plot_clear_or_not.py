@@ -2,8 +2,8 @@
 Are there clusters at all?
 ==========================
 
-`clarity_` is the share of how clear the clusters are that rows without clusters do not reach. Here two groups come
-together, and the answer turns from clear to not clear.
+`clarity_` says how clear the clusters are, from 0, no more than rows without any, to 1; 0.2 is clear. Here five groups
+come together, and the answer turns from clear to not clear.
 """
 
 import matplotlib.pyplot as plt

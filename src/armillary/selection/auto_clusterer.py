@@ -131,7 +131,7 @@ class AutoClusterer(Clusterer):
     Outliers: each cluster has a limit beyond which a share of new rows of that cluster lies (`outliers`, 0.01 by
     default), told from distances of rows to directions that were learned without them. Where a cluster has many rows
     they tell it themselves, else the small clusters together, by gamma laws of their distances, as von Mises-Fisher
-    clusters have.
+    clusters have. Rows that lie as even rows on the sphere would raise no limit (dense X of three columns or more).
 
     Examples
     --------
