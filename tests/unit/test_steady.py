@@ -24,7 +24,7 @@ from armillary.vision import (
     make_room_walk,
     smooth_depth,
 )
-from armillary.vision.motion import ViewMotion, estimated_motion
+from armillary.vision.motion import ViewMotion, _turned, estimated_motion
 from armillary.vision.smoothing import Noise, inverse_depth
 from armillary.vision.steady import LookBack, default_region, default_stride, steady_labels, warp
 from armillary.workers import Workers
@@ -117,6 +117,12 @@ def test_the_motion_of_the_camera_is_found(walk):
     assert found.agreement > 0.9
     assert Rotation.from_matrix(found.rotation @ truth[:3, :3].T).magnitude() < math.radians(0.1)
     np.testing.assert_allclose(found.way, truth[:3, 3], atol=0.01)
+
+
+@pytest.mark.parametrize("length", [0.0, 1e-9, 1e-3, 1.0, 3.0])
+def test_small_steps_turn_as_rotation_vectors_do(length):
+    vector = length * np.array([0.48, -0.6, 0.64])
+    np.testing.assert_allclose(_turned(vector), Rotation.from_rotvec(vector).as_matrix(), rtol=0.0, atol=1e-15)
 
 
 def test_frames_of_different_scenes_do_not_agree(walk):

@@ -161,7 +161,7 @@ def estimate_normals(
     the form used here: Zhang, Lu and Lafruit, Cross-Based Local Stereo Matching, IEEE TCSVT 2009.
     """
     who = "estimate_normals"
-    radius = _check_window(window, who)
+    radius = check_window(window, who)
     check_positive(max_depth_jump, "max_depth_jump", who)
     if smoothing is not None:
         check_choice(smoothing, "smoothing", who, SMOOTHINGS, hint="None smooths nothing.")
@@ -169,7 +169,7 @@ def estimate_normals(
         w = inverse_depth(depth, camera, who, workers)
         if smoothing == "guided":
             w = smoothed(w, camera, None, None, workers)
-        found = _normals(w, camera, radius, max_depth_jump, workers)
+        found = normals_of(w, camera, radius, max_depth_jump, workers)
     if smoothing in ("bilateral", "total_variation"):
         return Normals(
             smooth_normals(found.vectors, found.is_valid, method=smoothing, n_threads=n_threads), found.is_valid
@@ -177,7 +177,8 @@ def estimate_normals(
     return found
 
 
-def _normals(w: npt.NDArray[Any], camera: Camera, radius: int, jump: float, workers: Workers) -> Normals:
+def normals_of(w: npt.NDArray[Any], camera: Camera, radius: int, jump: float, workers: Workers) -> Normals:
+    """Normals of an inverse depth image (H, W); windows reach `radius` pixels to either side."""
     from armillary.kernels.images import depth as kernels
 
     vectors, is_valid = np.empty((*w.shape, 3), dtype=np.float32), np.empty(w.shape, dtype=np.bool_)
@@ -191,7 +192,7 @@ def _normals(w: npt.NDArray[Any], camera: Camera, radius: int, jump: float, work
     return Normals(vectors, is_valid)
 
 
-def _check_window(window: Any, who: str) -> int:
+def check_window(window: Any, who: str) -> int:
     """Half of an odd window."""
     side = check_integer(window, "window", who, low=3)
     if side % 2 == 0:

@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from armillary._typing import FloatArray
 from armillary.exceptions import InputError, ParameterError
-from armillary.validation import check_choice, check_integer
+from armillary.validation import check_choice, check_integer, check_positive
 from armillary.vision.camera import Camera
-from armillary.vision.normals import Normals, estimate_normals
+from armillary.vision.normals import Normals, check_window, estimate_normals, normals_of
 from armillary.vision.regions import LabelImage, clean_regions
 from armillary.vision.smoothing import (
     EVERYWHERE,
@@ -195,14 +195,19 @@ class NormalEstimation:
             assert self.camera is not None  # else normals were refused
             return Scene(normals, self.camera.metres(image, self.who))
         self.camera.check_depth(image, self.who)
-        with watch.stage("smoothing"), Workers(thread_count(self.n_threads, self.who)) as workers:
-            w = inverse_depth(image, self.camera, self.who, workers)
-            noise = Noise.of(w)
-            focal = 0.5 * (self.camera.fx + self.camera.fy)
-            settings = noise.settings(focal)
-            depth = depth_of(guided(w, *settings, workers), workers)
-        trusted = noise.trusted_depth(focal, settings.radius, self.camera.sensor)
-        return Scene(self._of_smooth(depth, watch), depth, trusted)
+        half = check_window(self.window, "estimate_normals")
+        check_positive(self.max_depth_jump, "max_depth_jump", "estimate_normals")
+        with Workers(thread_count(self.n_threads, self.who)) as workers:
+            with watch.stage("smoothing"):
+                w = inverse_depth(image, self.camera, self.who, workers)
+                noise = Noise.of(w)
+                focal = 0.5 * (self.camera.fx + self.camera.fy)
+                settings = noise.settings(focal)
+                w = guided(w, *settings, workers)
+                depth = depth_of(w, workers)
+            with watch.stage("normals"):
+                normals = normals_of(w, self.camera, half, self.max_depth_jump, workers)
+        return Scene(normals, depth, noise.trusted_depth(focal, settings.radius, self.camera.sensor))
 
     def _estimated(self, depth: Any, watch: Stopwatch) -> Normals:
         if self.camera is None:

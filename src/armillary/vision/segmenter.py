@@ -372,8 +372,11 @@ class DirectionSegmenter:
         return self._tracker.name(rows) if len(rows) else ids[:0]
 
     def _set_drift(self, n_pixels: int) -> None:
-        if self._drift_per_pixel is not None and isinstance(self.model, DDPvMFMeans):
-            self.model.set_params(drift_concentration=max(1.0, n_pixels * self._drift_per_pixel))
+        if self._drift_per_pixel is None or not isinstance(self.model, DDPvMFMeans):
+            return
+        drift = max(1.0, n_pixels * self._drift_per_pixel)
+        if self.model.drift_concentration != drift:  # set_params takes a quarter of a millisecond
+            self.model.set_params(drift_concentration=drift)
 
     def _described(
         self, image: LabelImage, counts: Any, scene: Scene, motion: ViewMotion | None, watch: Stopwatch
