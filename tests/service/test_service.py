@@ -540,6 +540,10 @@ def test_a_closed_collection_refuses_and_lets_nobody_wait(tmp_path):
         room.ask(Operation(ADD, {}, people()[:2]))
     with pytest.raises(ServiceError, match="is closed"):
         room.between(dict)
+    with pytest.raises(ServiceError, match="is closed"):
+        room.back_up()
+    with pytest.raises(ServiceError, match="is closed"):
+        room.export_to(tmp_path / "bundle")
     house.close()
 
 

@@ -542,6 +542,7 @@ class Collection:
     @contextlib.contextmanager
     def passing(self) -> Iterator[Path]:
         """A folder for files of one request; it goes with its end, or at the next start."""
+        self._refuse_when_closed()
         (self.folder / PASSING).mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.folder / PASSING, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
@@ -556,6 +557,7 @@ class Collection:
 
     def back_up(self) -> Path:
         """A bundle in the folder of backups."""
+        self._refuse_when_closed()
         folder = self.folder / BACKUPS
         folder.mkdir(exist_ok=True)
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
