@@ -86,18 +86,20 @@ def since(begin: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value - begin[name], 1) for name, value in clock().items()}
 
 
-def told_seconds(seconds: Mapping[str, Mapping[str, float]]) -> str:
-    """Wall and CPU seconds of parts, in words; early runs told the clock alone."""
-    parts = [
+def told_seconds(seconds: Mapping[str, Mapping[str, float]], parts: Iterable[str]) -> str:
+    """Wall and CPU seconds of parts, in words; early runs told the clock alone, or the time of all parts together."""
+    told = [
         f"{name} {spent['wall']:.0f}" + (f" ({spent['cpu']:.0f})" if "cpu" in spent else "")
         for name, spent in seconds.items()
     ]
+    others = [name for name in parts if name not in seconds]
     wall = sum(spent["wall"] for spent in seconds.values())
     known = [spent["cpu"] for spent in seconds.values() if "cpu" in spent]
     return (
         "**Time.** Seconds by the clock (and of CPU) of each part, on two cores that had other work: "
-        f"{', '.join(parts)}. In all {wall / 60.0:.0f} minutes by the clock, "
+        f"{', '.join(told)}. In all {wall / 60.0:.0f} minutes by the clock, "
         f"and {sum(known) / 60.0:.0f} of CPU where it was told."
+        + (f" Of an earlier run, whose parts have no time: {', '.join(others)}." if others else "")
     )
 
 

@@ -674,7 +674,7 @@ drift; "drift given" is the drift that messages learned, "drift learned" that of
 {rules(lines(results), BEFORE)}
 **Runs.** Size: {about["size"]}; Armillary {about["armillary"]}, scikit-learn {about["scikit-learn"]}. {_runs(results)}
 
-{told_seconds(about["seconds"])}
+{told_seconds(about["seconds"], PARTS)}
 """
 
 

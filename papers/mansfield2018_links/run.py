@@ -38,7 +38,6 @@ from papers.common import CONSOLE, NO_DATA, cases_of, computed, resumed, shared_
 HERE = Path(__file__).parent
 TEST_ORDERS = (10, 11, 12)
 N_CHECKPOINTS = 12
-PARTS = ("similarities", "behaviour")  # besides the sets
 # runs, trials of a run, and orders to tune on, of what is made
 SIZES = {"full": (10, 200, len(methods.TUNING_ORDERS)), "toy": (1, 5, 1)}
 
@@ -106,7 +105,7 @@ def run_part(part: str, size: str, output: Path, folder: Path | None, sets: dict
 def main() -> None:
     """Compute, draw, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=[*streams.SETS, *PARTS], help="compute one set or part")
+    parser.add_argument("--only", choices=[*streams.SETS, *claims.PARTS], help="compute one set or part")
     parser.add_argument("--toy", action="store_true", help="a drawn stream, without peers")
     parser.add_argument("--output", type=Path, help="a folder; by default this one, or a temporary one without data")
     arguments = parser.parse_args()
@@ -114,7 +113,7 @@ def main() -> None:
     output: Path = arguments.output or (HERE if folder is not None else temporary_folder(HERE))
     output.mkdir(parents=True, exist_ok=True)
     peers, without = None, "toy run"
-    if not arguments.toy and arguments.only not in PARTS:
+    if not arguments.toy and arguments.only not in claims.PARTS:
         try:
             peers = methods.Peers(n_threads=1)
         except (OSError, subprocess.CalledProcessError) as error:
@@ -132,7 +131,7 @@ def main() -> None:
         streamed = {name: partial(load, folder) for name, load in streams.SETS.items()}
 
     def is_asked(name: str) -> bool:
-        return arguments.only in (None, name) or (name == "drawn" and arguments.only not in PARTS)
+        return arguments.only in (None, name) or (name == "drawn" and arguments.only not in claims.PARTS)
 
     of_sets = {
         name: partial(measured, name, load, peers, cases_of(output, size, name))
@@ -142,7 +141,7 @@ def main() -> None:
     found, seconds = computed(of_sets, store)
     sets = {name: found.get(name, last.get("sets", {}).get(name)) for name in streamed}
     sets = {name: entry for name, entry in sets.items() if entry is not None}
-    of_parts = {part: partial(run_part, part, size, output, folder, sets) for part in PARTS if is_asked(part)}
+    of_parts = {part: partial(run_part, part, size, output, folder, sets) for part in claims.PARTS if is_asked(part)}
     parts, more = computed(of_parts, store)
     if peers is not None:
         peers.close()

@@ -753,7 +753,7 @@ CLAIMS = (
         "conjugate-kappa",
         "the concentration of a vMF law has no conjugate prior in closed form; slice sampling costs more",
         "2",
-        "its posterior is drawn without either",
+        "it keeps the posterior from being drawn exactly; in part: true of the law, no hindrance",
         by_test(
             "tests/oracles/test_dirichlet_process_enumeration.py::test_partitions_have_their_posterior",
             note="true of the law, no hindrance: the concentration is one of 128 values here, drawn exactly, with its "

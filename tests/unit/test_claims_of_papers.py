@@ -79,8 +79,10 @@ def test_judges_write_no_number_of_their_own(paper):
     for judge in judges:
         forms = {id(one) for node in ast.walk(judge) if isinstance(node, ast.FormattedValue) and node.format_spec
                  for one in ast.walk(node.format_spec)}  # fmt: skip
+        docs = {ast.get_docstring(node, clean=False) for node in ast.walk(judge) if isinstance(node, ast.FunctionDef)}
         for node in ast.walk(judge):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in forms:
+            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in docs
+            if is_text and id(node) not in forms:
                 said = node.value
                 for given in GIVEN:
                     said = said.replace(given, "")

@@ -90,7 +90,10 @@ def test_parts_that_were_computed_are_not_computed_again(tmp_path):
     assert found == {"a": {"cases": {"one": 1}}, "b": {"cases": {"one": 4}}, "c": {"cases": {"one": 5}}}
     assert called == ["a", "b", "c", "b", "c"]
     assert all(spent["wall"] >= 0.0 and spent["cpu"] >= 0.0 for spent in seconds.values())
-    assert "a 0 (0)" in told_seconds(seconds)
+    told = told_seconds(seconds | {"d": {"wall": 61.0}}, (*"abcd", "e"))
+    assert "a 0 (0)" in told
+    assert ", d 61. In all 1 minutes" in told
+    assert told.endswith("whose parts have no time: e.")
     assert not list(store.parent.iterdir())
 
 
