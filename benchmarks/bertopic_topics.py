@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import bertopic
 import numpy as np
 from bertopic import BERTopic
 from bertopic.dimensionality import BaseDimensionalityReduction
@@ -74,7 +75,12 @@ def main() -> None:
     texts, vectors, truth = rows()
     words = CountVectorizer(stop_words="english")
     ours = cluster_model(vectors)
-    told = {"command": "python -m benchmarks.bertopic_topics", "rows": N_ROWS, "intents": len(set(truth.tolist()))}
+    told = {
+        "command": "python -m benchmarks.bertopic_topics",
+        "bertopic": bertopic.__version__,
+        "rows": N_ROWS,
+        "intents": len(set(truth.tolist())),
+    }
     lines: list[dict[str, Any]] = []
     for name, make in (
         (

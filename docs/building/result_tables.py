@@ -59,6 +59,16 @@ def defaults() -> str:
     return f"{markdown(sets)}\n\n{verdict(sets)}"
 
 
+def topics() -> str:
+    """Topics by BERTopic with two cluster models."""
+    lines = [
+        [one["cluster_model"], one["topics"], f"{one['outliers']:,}", f"{one['ARI']:.2f}", f"{one['NMI']:.2f}",
+         f"{one['same_topic_when_asked_again']:.0%}"]
+        for one in _stored("bertopic")["lines"]
+    ]  # fmt: skip
+    return table(["cluster model", "topics", "in no topic", "ARI", "NMI", "same topic when asked again"], lines)
+
+
 def streams() -> str:
     """A frame of a stream."""
     lines = [
@@ -177,6 +187,7 @@ def _machine(machine: Any) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "steps": steps,
     "defaults": defaults,
+    "topics": topics,
     "streams": streams,
     "angles": angles,
     "mixtures": mixtures,

@@ -70,7 +70,7 @@ def _table_line(found: Findings, k: int, color: Float64Array, place: Mapping[int
         cells.append(("td", ' class="class"', one_line(name), words))
     titles = ("", *(words for _, words, _ in _COLUMNS[1:]), "Main class")  # of the cells, where a page is narrow
     facts_of_it = "".join(
-        f'<{tag}{kind}{_titled(title)} data-value="{escape(plain(value))}">{inside}</{tag}>'
+        f'<{tag}{kind} data-value="{escape(plain(value))}"{_titled(title)}>{inside}</{tag}>'
         for title, (tag, kind, value, inside) in zip(titles, cells, strict=False)
     )
     rows = "".join(

@@ -77,7 +77,7 @@ class WordWeights:
     array([[0., 0., 0., 1.]], dtype=float32)
     """
 
-    vocabulary: list[str]  # (D,)
+    vocabulary: list[str]  # (D,) the word of each column
     idf: npt.NDArray[np.float64]  # (D,) log of how rare a word is
 
     @classmethod
