@@ -252,7 +252,9 @@ def main() -> None:
         "evenness": evenness(path, concepts, is_kept, arguments),
     }
     print(json.dumps(found, indent=1))
-    Path(arguments.out).write_text(json.dumps(found, indent=1) + "\n")
+    out = Path(arguments.out)
+    before = json.loads(out.read_text()) if out.exists() else {}
+    out.write_text(json.dumps({**before, f"{arguments.rows} rows": found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

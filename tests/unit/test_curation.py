@@ -413,6 +413,7 @@ def test_killed_after_every_piece_nothing_is_done_twice(tmp_path):
     found = curate(rows, tmp_path / "killed", PLAN)
     assert found["seconds"]["pieces_made"] == 0
     assert len(set(made)) == len(made) == n_pieces
+    assert ("labelled", None, None) in made  # the pass that ends a fit is not done again either
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
 
 

@@ -29,6 +29,9 @@ from armillary.rules import AffineRule
 from armillary.sums.directional import DirectionalStatistics
 from armillary.validation import check_flag, check_integer
 
+# What a memory knows the labels by.
+_LABELLED = "labelled"
+
 
 class HierarchicalSphericalKMeans(Clusterer):
     """Spherical k-means on several levels, coarse to fine, with ids that nest.
@@ -173,17 +176,23 @@ class HierarchicalSphericalKMeans(Clusterer):
         with self._fitting(X, sample_weight, Parameters.check) as (_, parameters, stream, passes, emitter):
             own = sampled(passes, parameters, stream)
             levels = fitted_levels(own, parameters, stream, emitter, self.n_threads, memory)
-            assignment = HardAssignment(passes if labels_all else own)
-            _, statistics = assignment.sweep(AffineRule.cosines(levels.directions[-1]))
-            value = _objective(levels.directions[-1], statistics)
+            labelled = passes if labels_all else own
+            known = memory.get(_LABELLED)
+            if known is None:
+                assignment = HardAssignment(labelled)
+                _, statistics = assignment.sweep(AffineRule.cosines(levels.directions[-1]))
+                value = _objective(levels.directions[-1], statistics)
+                known = {"labels": assignment.labels.to_host(), "counts": statistics.counts, "objective": value}
+                memory.put(_LABELLED, **known)
+            value = float(known["objective"])
             emitter.keep(restart=parameters.n_runs, step=1, n_clusters=parameters.sizes[-1], objective=value)
-            total_weight = assignment.passes.points.total_weight
+            total_weight = labelled.points.total_weight
         self._publish(
             X,
             is_new=True,
             **_fitted(levels),
-            counts_=statistics.counts,
-            labels_=assignment.labels.to_host(),
+            counts_=known["counts"],
+            labels_=known["labels"],
             objective_=value,
             inertia_=max(0.0, total_weight - value),
         )
