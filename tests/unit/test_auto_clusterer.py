@@ -180,7 +180,7 @@ def wide_clusters(n_rows, n_features, seed, heavy=False):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True), labels, directions
 
 
-def tails_of(X, labels, n_clusters, has_strangers=True):
+def tails_of(X, labels, n_clusters):
     """As `AutoClusterer` has them."""
     totals = np.array([X[labels == cluster].sum(axis=0) for cluster in range(n_clusters)])
     lengths = np.linalg.norm(totals, axis=1)
@@ -190,7 +190,7 @@ def tails_of(X, labels, n_clusters, has_strangers=True):
     here = Here(0, None, labels, (), lambda: X)
     own = tails.left_out_distances(labels, cosines[np.arange(len(X)), labels], counts, lengths)
     apart = tails.Apart.told(labels, own, tails.RunnerUp().of(cosines, here))
-    elsewhere = tails.Elsewhere.evenly(directions, np.random.default_rng(0)) if has_strangers else None
+    elsewhere = tails.Elsewhere.evenly(directions, np.random.default_rng(0))
     found = tails.fit_tails(apart.labels, apart.distances, n_clusters, 0.01, elsewhere)
 
     def is_out(rows):
@@ -201,7 +201,7 @@ def tails_of(X, labels, n_clusters, has_strangers=True):
 
 
 @pytest.mark.parametrize("heavy", [False, True])
-def test_strangers_among_wide_clusters_raise_no_limit(heavy):
+def test_strangers_among_wide_clusters_raise_no_limit(heavy, monkeypatch):
     X, labels, _ = wide_clusters(4_000, 16, 0, heavy)
     strangers = even(222, 16)
     clean = tails_of(X[:2_000], labels[:2_000], 8)
@@ -211,7 +211,8 @@ def test_strangers_among_wide_clusters_raise_no_limit(heavy):
     mixed = np.r_[X[:2_000], strangers], np.r_[labels[:2_000], among], 8
     assert tails_of(*mixed)(strangers).mean() > clean(strangers).mean() - 0.1
     assert tails_of(*mixed)(X[2_000:]).mean() < 0.03
-    assert tails_of(*mixed, has_strangers=False)(strangers).mean() < 0.15  # what it is for
+    monkeypatch.setattr(tails, "shares_that_belong", lambda labels, *others: np.ones(len(labels)))
+    assert tails_of(*mixed)(strangers).mean() < 0.15  # what it is for
 
 
 def test_rows_held_by_themselves_alone_are_told_as_predict_would():
@@ -231,6 +232,18 @@ def test_clusters_that_cover_the_sphere_have_no_strangers():
     labels = np.argmax(X @ truth.directions.T, axis=1)
     is_out = tails_of(X[:1_000], labels[:1_000], 4)
     assert is_out(X[1_000:]).mean() < 0.025
+
+
+def test_strangers_that_are_not_even_are_told_by_a_hill_of_their_own():
+    draws = np.random.default_rng(0)
+    body = draws.gamma(10.0, 0.02, 2_000)
+    labels = np.arange(2_200) % 4
+    both = np.r_[body, draws.normal(0.6, 0.05, 200)]
+    found = tails.shares_that_belong(labels, both, 4, None)
+    assert found[:2_000].mean() > 0.99 > 0.1 > found[2_000:].mean()
+    assert (tails.shares_that_belong(labels[:2_000], body, 4, None) == 1.0).all()
+    heavy = body * np.sqrt(5.0 / draws.chisquare(5.0, 2_000))  # a heavy tail is no hill
+    assert (tails.shares_that_belong(labels[:2_000], heavy, 4, None) == 1.0).all()
 
 
 def test_planted_outliers_are_caught_and_few_others(rows):

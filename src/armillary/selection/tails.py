@@ -11,7 +11,8 @@
                 are many, else by those of all small ones together
     strangers   rows that belong nowhere are in some cluster too, and must not raise its limit. Each cluster is taken
                 for a mixture of its own law and that of even rows in its part of the sphere; rows count as far as they
-                belong. A heavy tail is no stranger: it has few rows where most of the even ones are
+                belong. A heavy tail is no stranger: it has few rows where most of the even ones are. Strangers
+                that are not even are told where they lie beyond nearly all rows that belong
 
 Valleys in histograms of distances were tried in the place of mixtures: where clusters are wide there is none, and of 60
 sets without strangers several had one by chance, so that up to 5 % of the rows kept apart were called outliers.
@@ -40,13 +41,13 @@ _LEAST_SHAPE, _MOST_SHAPE = 0.5, 1e6
 _N_EVEN = 10_000
 _BLOCK_VALUES = 1 << 20
 # Strangers are looked for at first as so large a share, at most so many times, and believed between these limits.
-_FIRST_SHARE = 0.05
+_FIRST_SHARE, _FIRST_SPREAD = 0.05, 0.1
 _MOST_ROUNDS = 40
 _FEWEST_STRANGERS = 8
 _LEAST_STRANGERS, _MOST_STRANGERS = 0.02, 0.35
 # The more of the sphere clusters cover, the less what lies between them is a sign of strangers: they must be more by
 # this part of it, and beyond so much of it none are told.
-_FOR_COVERED, _MOST_COVERED = 0.1, 0.6
+_FOR_COVERED, _MOST_COVERED, _MOST_COVERED_BY_LEARNED = 0.1, 0.6, 0.2
 # Each quarter must have this part of the strangers that are expected there, but for so many deviations of a count.
 _N_PARTS = 4
 _CONSISTENT, _DEVIATIONS = 0.5, 1.5
@@ -142,11 +143,9 @@ def fit_tails(
 ) -> Tails:
     """Laws and limits from distances (n,) of rows with these labels, told as if each had not been there.
 
-    With rows from `elsewhere`, those that are like them are found among the given ones and count for no limit.
+    Strangers among them count for no limit.
     """
-    belongs = np.ones(len(labels))
-    if elsewhere is not None:
-        belongs = shares_that_belong(labels, distances, n_clusters, elsewhere)
+    belongs = shares_that_belong(labels, distances, n_clusters, elsewhere)
     shapes, scales, tails = _laws(labels, distances, belongs, n_clusters)
     counts = np.bincount(labels, belongs, n_clusters)
     is_large = counts >= _LEAST_BEYOND / rate
@@ -159,44 +158,105 @@ def fit_tails(
 
 
 def shares_that_belong(
-    labels: npt.NDArray[np.integer], distances: Float64Array, n_clusters: int, elsewhere: Elsewhere
+    labels: npt.NDArray[np.integer], distances: Float64Array, n_clusters: int, elsewhere: Elsewhere | None
 ) -> Float64Array:
-    """How probably each row (n,) is of its cluster and not from elsewhere; 1 for all where nothing speaks for that.
+    """How probably each row (n,) is of its cluster and no stranger; 1 for all where nothing speaks for strangers.
 
-    Each cluster is a mixture of two gamma laws of distances: its own, and that of rows from elsewhere, which is known.
-    A heavy tail looks like rows from elsewhere too, but has few rows where most of those are. So the share that the
-    mixture finds must be there in each quarter of how far out rows from elsewhere lie.
+    Each cluster is a mixture of two gamma laws of distances: its own, and that of strangers. Strangers may lie as even
+    rows do, which law is known. Or they are one more hill of distances for all clusters together, which law is learned.
     """
-    nobody = np.ones(len(labels))
-    far_counts = np.bincount(elsewhere.labels, minlength=n_clusters) + 0.5
-    far_share = np.log(far_counts / far_counts.sum())
-    far_laws = _laws(elsewhere.labels, elsewhere.distances, np.ones(len(elsewhere.labels)), n_clusters)[:2]
-    log_far = far_share[labels] + _log_densities(distances, labels, *far_laws)
-    belongs: Float64Array = nobody
+    if elsewhere is not None:
+        far = _Far(
+            _laws(elsewhere.labels, elsewhere.distances, np.ones(len(elsewhere.labels)), n_clusters)[:2],
+            _added(elsewhere.labels, np.ones(len(elsewhere.labels)), n_clusters) + 0.5,
+        )
+        found = _mixture(labels, distances, n_clusters, far, is_learned=False)
+        if found.is_seen and _is_like(elsewhere, found, labels, distances):
+            return found.belongs
+    sizes = _added(labels, np.ones(len(labels)), n_clusters) + 0.5
+    far = _Far(_alike(float(np.quantile(distances, 1.0 - _FIRST_SHARE)), _FIRST_SPREAD, n_clusters), sizes)
+    found = _mixture(labels, distances, n_clusters, far, is_learned=True)
+    return found.belongs if found.is_seen else np.ones(len(labels))
+
+
+@dataclass(frozen=True, eq=False)
+class _Far:
+    """How far strangers lie from the cluster that they are nearest to, and how many are."""
+
+    laws: tuple[Float64Array, Float64Array]  # shapes and scales (K,)
+    sizes: Float64Array  # (K,), up to a factor
+
+    @property
+    def log_shares(self) -> Float64Array:
+        """Of each cluster (K,)."""
+        return np.asarray(np.log(self.sizes / self.sizes.sum()))
+
+    def covered(self, laws: tuple[Float64Array, Float64Array]) -> float:
+        """The share of strangers that lie within the limits of clusters with these laws."""
+        limits = stats.gamma.isf(FALSE_ALARMS, laws[0], scale=laws[1])
+        return float(stats.gamma.cdf(limits, self.laws[0], scale=self.laws[1]) @ self.sizes / self.sizes.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class _Mixture:
+    """Clusters with strangers among their rows."""
+
+    belongs: Float64Array  # (n,)
+    laws: tuple[Float64Array, Float64Array]  # of the clusters (K,)
+    is_seen: bool  # whether the strangers are to be believed
+
+    @property
+    def n_strangers(self) -> float:
+        """How many rows."""
+        return float(np.sum(1.0 - self.belongs))
+
+
+def _mixture(
+    labels: npt.NDArray[np.integer], distances: Float64Array, n_clusters: int, far: _Far, *, is_learned: bool
+) -> _Mixture:
+    """The mixture of most likelihood near clusters that are as narrow as their near halves."""
+    belongs = np.ones(len(labels))
     share = _FIRST_SHARE
     laws = _near_laws(labels, distances, n_clusters)
     for _ in range(_MOST_ROUNDS):
-        counts = np.bincount(labels, belongs, n_clusters) + 1e-9
-        log_own = np.log(counts / counts.sum())[labels] + _log_densities(distances, labels, *laws)
-        odds = np.log(share) - np.log1p(-share) + log_far - log_own
-        before, belongs = share, special.expit(-odds)
-        share = float(np.clip(1.0 - belongs.mean(), 1e-9, 0.999))
+        sizes = np.bincount(labels, belongs, n_clusters) + 1e-9
+        log_own = np.log(sizes / sizes.sum())[labels] + _log_densities(distances, labels, *laws)
+        log_far = far.log_shares[labels] + _log_densities(distances, labels, *far.laws)
+        belongs = special.expit(np.log1p(-share) - np.log(share) + log_own - log_far)
+        before, share = share, float(np.clip(1.0 - belongs.mean(), 1e-9, 0.999))
         laws = _laws(labels, distances, belongs, n_clusters)[:2]
         if share < 1e-6 or abs(share - before) < 1e-4 * share:
             break
-    n_strange = share * len(labels)
-    far, own = _log_tails(elsewhere.distances, *laws, elsewhere.labels), _log_tails(distances, *laws, labels)
-    covered = float(np.mean(far > np.log(FALSE_ALARMS)))
-    is_seen = n_strange >= _FEWEST_STRANGERS and share >= _LEAST_STRANGERS + _FOR_COVERED * covered
-    if not is_seen or share > _MOST_STRANGERS or covered > _MOST_COVERED:
-        return nobody
+        if is_learned:
+            middle = float(np.average(distances, weights=1.0 - belongs))
+            variance = float(np.average((distances - middle) ** 2, weights=1.0 - belongs))
+            far = _Far(_alike(middle, max(np.sqrt(variance) / max(middle, 1e-12), 1e-3), n_clusters), far.sizes)
+    covered = far.covered(laws)
+    is_enough = share * len(labels) >= _FEWEST_STRANGERS and share >= _LEAST_STRANGERS + _FOR_COVERED * covered
+    most_covered = _MOST_COVERED if not is_learned else _MOST_COVERED_BY_LEARNED
+    return _Mixture(belongs, laws, is_enough and share <= _MOST_STRANGERS and covered <= most_covered)
+
+
+def _alike(middle: float, spread: float, n_clusters: int) -> tuple[Float64Array, Float64Array]:
+    """One gamma law for all clusters: its mean, and its deviation as a part of that."""
+    shape = float(np.clip(spread**-2, _LEAST_SHAPE, _MOST_SHAPE))
+    return np.full(n_clusters, shape), np.full(n_clusters, max(middle, 1e-12) / shape)
+
+
+def _is_like(elsewhere: Elsewhere, found: _Mixture, labels: npt.NDArray[np.integer], distances: Float64Array) -> bool:
+    """Whether rows are there in each quarter of how far out rows from elsewhere lie.
+
+    A heavy tail looks like strangers to a mixture, but has few rows where most of these are.
+    """
+    far = _log_tails(elsewhere.distances, *found.laws, elsewhere.labels)
+    own = _log_tails(distances, *found.laws, labels)
     for ours, theirs in ((-own, -far), (distances, elsewhere.distances)):
         edges = np.quantile(theirs, np.arange(1, _N_PARTS) / _N_PARTS)
         there = np.bincount(np.searchsorted(edges, ours), minlength=_N_PARTS)
-        expected = np.bincount(np.searchsorted(edges, theirs), minlength=_N_PARTS) / len(theirs) * n_strange
-        if np.any(there + _DEVIATIONS * np.sqrt(there) < _CONSISTENT * expected):
-            return nobody
-    return belongs
+        shares = np.bincount(np.searchsorted(edges, theirs), minlength=_N_PARTS) / len(theirs)
+        if np.any(there + _DEVIATIONS * np.sqrt(there) < _CONSISTENT * shares * found.n_strangers):
+            return False
+    return True
 
 
 def _near_laws(
