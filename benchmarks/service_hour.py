@@ -111,7 +111,7 @@ def minutes_of(server: Server, clients: Clients) -> list[dict[str, Any]]:
 
 
 def trends(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Means of thirds of the run, after the first tenth; how latency goes with time and with load (rank correlations)."""
+    """Means of thirds of the run, after the first tenth; rank correlations of latency with time and with load."""
     rest = lines[len(lines) // 10 :]
     thirds = np.array_split(np.arange(len(rest)), 3)
 
