@@ -207,6 +207,7 @@ def one_more_face(n_faces: int, n_features: int) -> dict[str, Any]:
         "state_mb": round(12.0 * model.n_subclusters_ * n_features / 1e6, 1),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         "built_s": round(built, 1),
+        "load": round(os.getloadavg()[0], 1),
     }
 
 
@@ -215,6 +216,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.service")
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--faces", type=int, default=1_000_000)
+    parser.add_argument("--widths", type=int, nargs="+", default=[128, 512], help="of faces; others stay as stored")
     parser.add_argument("--only", choices=("loads", "faces"), help="the other half stays as it is stored")
     parser.add_argument("--folder", default=None, help="a folder on the disk to measure; also measured: memory")
     options = parser.parse_args()
@@ -228,7 +230,9 @@ def main() -> None:
         record["loads"] = loads(options, X)
         record["seconds_each"] = options.seconds
     if options.only != "loads":
-        record["one_more_face"] = [one_more_face(options.faces, width) for width in (128, 512)]
+        known = {line["columns"]: line for line in record.get("one_more_face", [])}
+        known |= {width: one_more_face(options.faces, width) for width in options.widths}
+        record["one_more_face"] = [known[width] for width in sorted(known)]
         print(json.dumps(record["one_more_face"]), flush=True)
     record["load_at_end"] = round(os.getloadavg()[0], 1)
     RESULTS.write_text(json.dumps(record, indent=1) + "\n")

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from armillary.datasets import make_vmf_mixture
 from benchmarks.service import N_FEATURES, N_PEOPLE, Server, fsync_milliseconds
@@ -110,14 +111,20 @@ def minutes_of(server: Server, clients: Clients) -> list[dict[str, Any]]:
 
 
 def trends(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Means of thirds of the run, after the first tenth; ranks of latency with time and with load."""
+    """Means of thirds of the run, after the first tenth; rank correlations of latency with time and with load."""
     rest = lines[len(lines) // 10 :]
     thirds = np.array_split(np.arange(len(rest)), 3)
 
     def means(field: str) -> list[float]:
         return [round(float(np.mean([rest[place][field] for place in third])), 2) for third in thirds if len(third)]
 
-    return {field: means(field) for field in ("server_mb", "p50_ms", "p99_ms", "server_cpu_share", "load")}
+    found: dict[str, Any] = {
+        field: means(field) for field in ("server_mb", "p50_ms", "p99_ms", "server_cpu_share", "load")
+    }
+    for field in ("minute", "load"):
+        given = [line[field] for line in rest], [line["p50_ms"] for line in rest]
+        found[f"p50_with_{field}"] = round(float(spearmanr(*given).statistic), 2)
+    return found
 
 
 def main() -> None:
