@@ -60,9 +60,7 @@ def page(results: Results) -> str:
     """`claims.md`."""
     found = lines(results)
     head = f"{_HEAD}{counts(found)}\n{table(found)}"
-    notes = (
-        f"{_NOTES}\n{rules(found, BEFORE)}\n{told_seconds(results['about']['seconds'], (*results['sets'], *PARTS))}\n"
-    )
+    notes = f"{_NOTES}\n{rules(found, BEFORE)}\n{told_seconds(results['about']['seconds'], PARTS)}\n"
     return f"{head}\n{_accuracies(results)}\n{_settings(results)}\n{notes}\n{by_section(SAID, found)}"
 
 
