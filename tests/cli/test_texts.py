@@ -156,6 +156,10 @@ def test_new_texts_are_placed_by_the_words_of_the_first(cli, texts_csv, tmp_path
     lines = read_lines(tmp_path / "new.csv")
     assert [line["cluster"] == "-1" for line in lines] == [False, True, False]
     assert lines[0]["name"] != lines[2]["name"]
+    (tmp_path / "other.txt").write_text("nothing of it\nnor here\n")
+    done = cli("predict", "texts-clusters", "other.txt", "-o", "other.csv")
+    assert "2 of 2 texts have none of the words that are weighed (or are empty)" in done.err
+    assert [line["cluster"] for line in read_lines(tmp_path / "other.csv")] == ["-1", "-1"]
 
 
 def test_sentences_about_texts_that_cannot_be_placed(cli, texts_csv, rows_file, tmp_path):

@@ -150,7 +150,9 @@ def predicted(
 ) -> npt.NDArray[np.integer[Any]]:
     """The clusters of many rows, some at a time, with a bar; `times` of the rows for a model that drifts."""
     n_rows = rows.shape[0]
-    is_here = present_rows(rows, missing, screen, are_words=are_words)
+    is_here = present_rows(rows, missing, screen, are_words=are_words, is_placed=True)
+    if is_here is not None and not is_here.any():
+        return np.full(n_rows, -1, dtype=np.int32)
     if is_here is not None:
         when = times if times is None else times[is_here]
         return spread_labels(predicted(model, rows[np.flatnonzero(is_here)], screen, when, **options), is_here)

@@ -25,8 +25,12 @@ def check_missing(missing: str) -> str:
     return missing
 
 
-def present_rows(rows: Any, missing: str, screen: Screen, *, are_words: bool = False) -> Presence:
+def present_rows(
+    rows: Any, missing: str, screen: Screen, *, are_words: bool = False, is_placed: bool = False
+) -> Presence:
     """Which rows (n,) can be clustered, and a line about the others; None: all of them, or whatever the model says.
+
+    New texts that are placed (`is_placed`) may all have other words than those that were learned.
 
     Rows on disk are looked at by the first pass, which refuses them.
     """
@@ -37,7 +41,7 @@ def present_rows(rows: Any, missing: str, screen: Screen, *, are_words: bool = F
         return None
     bad = np.flatnonzero(~is_here)
     say_missing(screen, len(bad), len(is_here), int(bad[0]), are_words=are_words)
-    if len(bad) == len(is_here):
+    if len(bad) == len(is_here) and not (are_words and is_placed):
         raise InputError(f"A row with a direction is needed; all {len(bad):,} are empty, NaN or zero. Check the file.")
     return is_here
 
