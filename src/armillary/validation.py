@@ -248,7 +248,13 @@ def _uneven_row(X: Any) -> str:
 
 
 def _refuse_words(array: npt.NDArray[Any], X: Any, who: str, what: str) -> None:
-    """Refuse vectors beside other columns, vectors that were written as words, and texts: each is a step from rows."""
+    """Refuse paths, vectors beside other columns or written as words, and texts: each is a step from rows."""
+    if isinstance(X, str | os.PathLike):
+        came = repr(os.fspath(X)[:_SHOWN])
+        raise InputTypeError(
+            f"{what} of {who} must hold real numbers; got one string or path, {came}. Rows of a file are "
+            "armillary.open_rows(path); texts come as a list."
+        )
     is_table = array.ndim == 2 and array.shape[1] > 1
     row = array[:1].ravel() if array.ndim else array.ravel()
     first = row if is_table else row[:1]

@@ -946,7 +946,7 @@ def test_frames_that_are_none(missing):
             (np.ones(3), r"must be a 2-D array, one row per vector; got 1-D of shape \(3,\)"),
             (np.ones((2, 1)), "at least 2 columns; got 1 feature|X has 1 features, but DDPvMFMeans is expecting 3"),
             (np.empty((0, 1)), "at least 2 columns|X has 1 features|at least one row; got 0 sample"),
-            ("rows", "must hold real numbers; got strings"),
+            ("rows", "must hold real numbers; got one string or path, 'rows'. Rows of a file are"),
         ):
             with pytest.raises(InputError, match=words):
                 getattr(model, method)(wrong)

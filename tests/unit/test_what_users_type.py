@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -77,11 +79,14 @@ def test_an_empty_cell_of_a_column_is_a_row_of_nan(nothing, place):
         (np.array([[7, [1.0, 2.0]], [8, [3.0, 4.0]]], object), r"column 1 holds vectors.*: X\[:, 1\]\.$"),
         (["a parcel", "a refund"], r"got texts\. Embed texts first; armillary\.texts\.tfidf_rows\(texts\)"),
         (pd.Series(["a parcel", "a refund"]), r"got texts\. Embed texts first"),
+        ("rows.npy", r"got one string or path, 'rows\.npy'\. Rows of a file are armillary\.open_rows\(path\)"),
+        (pathlib.Path("rows.npy"), r"got one string or path, 'rows\.npy'\. Rows of a file are armillary"),
         (pd.DataFrame({"id": ["a", "b"], "x": [1.0, 2.0]}), "row 0 does not convert: could not convert string"),
         ({"e": X}, "got dtype object, and it does not convert"),
         ([[1.0, 2.0], "ab"], r"got setting an array element with a sequence\.[^.]*\.[^.]*\. Give every row the same"),
     ],
-    ids=["words", "long words", "frame", "polars", "objects", "texts", "column of texts", "mixed", "dict", "one odd"],
+    ids=["words", "long words", "frame", "polars", "objects", "texts", "column of texts",
+         "name", "path", "mixed", "dict", "one odd"],
 )  # fmt: skip
 def test_what_is_a_step_from_rows_gets_a_sentence(given, sentence):
     with pytest.raises(InputError, match=f"must (hold real numbers|be a 2-D array, one row per vector); .*{sentence}"):
