@@ -13,9 +13,9 @@ Soft sums (`share`, and the evidence it returns) are plain float64: a component 
 1e-12 of its own weight, not of that of all rows. They are sums over lanes, ranges of rows that depend on the shape of
 all rows alone, added in order. Memory, maps, files and chunks take the same lanes, so they give the same bytes on any
 number of threads; so do parts that end where lanes do, each of which adds its lanes to the sums of those before it
-(`Partitioned.share`): any number of workers. For any other cut, and for CSR rows in parts, soft sums agree to 1e-9 of
-the total weight, and to 1e-5 where wide float32 rows are scored in float32: the tolerance of
-`tests/laws/test_passes_laws.py`.
+(`Partitioned.share`): any number of workers. For any other cut, for CSR rows in parts, and between CSR rows and the
+same rows dense, soft sums agree to 1e-9 of the total weight, and to 1e-5 where wide float32 rows are scored in float32:
+the tolerance of `tests/laws/test_passes_laws.py`.
 
 **Refusal.** A row whose best score is below the rule's `floor`, or belongs to a rival (`is_rival`), is refused: its
 label becomes -2 - before, so that the label it had can be had back, and -1 stays -1. It counts as unmoved.
