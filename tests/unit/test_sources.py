@@ -8,6 +8,7 @@ import threading
 import time
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -175,6 +176,17 @@ def test_arrow(tmp_path, kind, is_stream, compression):
     write_arrow(tmp_path / "a.arrow", table, is_stream=is_stream, compression=compression)
     rows = open_rows(tmp_path / "a.arrow")
     assert isinstance(rows.shards[0], DecodedShard if compression else PiecedShard)
+    check_reading(rows, X)
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "zstd"])
+def test_arrow_files_of_polars(tmp_path, compression):
+    """Those of its later versions have no message where streams begin; the table of contents says what is in them."""
+    X = given("f4")
+    parts = [pl.DataFrame({"id": range(len(part)), "vector": part}) for part in np.split(X, [700, 1900])]
+    pl.concat(parts, rechunk=False).write_ipc(tmp_path / "a.arrow", compression=compression)
+    rows = open_rows(tmp_path / "a.arrow")
+    assert isinstance(rows.shards[0], PiecedShard if compression == "uncompressed" else DecodedShard)
     check_reading(rows, X)
 
 
@@ -454,9 +466,16 @@ def test_files_with_bytes_changed_are_read_or_refused(tmp_path, form):
 
 def test_saved_datasets_that_are_not_plain(tmp_path):
     (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    assert "train" in sentence(open_rows, tmp_path)
-    (tmp_path / "dataset_dict.json").unlink()
+    assert "has 2 splits" in sentence(open_rows, tmp_path)
     write_saved_dataset(tmp_path / "set", given())
+    (tmp_path / "dataset_dict.json").write_text('{"splits": ["set"]}')
+    check_reading(open_rows(tmp_path), given())
+    for odd in ('[".."]', '["none"]', '["."]', "[[]]"):
+        (tmp_path / "dataset_dict.json").write_text(f'{{"splits": {odd}}}')
+        assert "not in it" in sentence(open_rows, tmp_path)
+    (tmp_path / "dataset_dict.json").write_text('{"splits": 3}')
+    assert "none is listed" in sentence(open_rows, tmp_path)
+    (tmp_path / "dataset_dict.json").unlink()
     state = tmp_path / "set" / "state.json"
     state.write_text(json.dumps({"_data_files": [{"filename": "../x.arrow"}]}))
     assert "not in it" in sentence(open_rows, tmp_path / "set")

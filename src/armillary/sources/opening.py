@@ -241,11 +241,7 @@ def _files_in(folder: str) -> list[tuple[str, str]]:
     if is_zarr(folder):
         return [("zarr", folder)]
     if Path(folder, _SPLITS).is_file():
-        splits = _json(Path(folder, _SPLITS)).get("splits", [])
-        raise InputError(
-            f"'{folder}' must be one set of rows; it has several splits. Name one: "
-            f"{', '.join(repr(os.path.join(folder, str(name))) for name in splits) or 'none is listed'}."
-        )
+        return _files_in(_only_split(folder))
     if Path(folder, _STATE).is_file():
         return _saved_dataset(folder)
     found = []
@@ -266,6 +262,20 @@ def _files_in(folder: str) -> list[tuple[str, str]]:
             f"'{os.path.join(folder, '*' + Path(found[0]).suffix)}'."
         )
     return [(_kind(name), name) for name in sorted(found, key=natural)]
+
+
+def _only_split(folder: str) -> str:
+    """The folder of the one split that `save_to_disk` wrote."""
+    named = _json(Path(folder, _SPLITS)).get("splits")
+    splits = [os.path.join(folder, str(name)) for name in named] if isinstance(named, list) else []
+    if len(splits) != 1:
+        raise InputError(
+            f"'{folder}' must be one set of rows; it has {len(splits)} splits. Name one: "
+            f"{', '.join(map(repr, splits)) or 'none is listed'}."
+        )
+    if os.path.dirname(os.path.relpath(splits[0], folder)) or not Path(splits[0], _STATE).is_file():
+        raise InputError(f"'{folder}' must be whole; its {_SPLITS} names '{splits[0]}', which is not in it.")
+    return splits[0]
 
 
 def _saved_dataset(folder: str) -> list[tuple[str, str]]:

@@ -35,6 +35,7 @@ _NEAR = 1 << 16
 _FETCHED = 64
 _ARROW_FILE = b"ARROW1"
 _ARROW_FILE_START = 8  # an Arrow file is these bytes, a stream, and a table of contents
+_MESSAGE = b"\xff\xff\xff\xff"  # what a message of a stream begins with
 
 
 def _arrow() -> Any:
@@ -265,12 +266,13 @@ def _missing_number(path: str, column: str, row: int) -> InputError:
 
 def _arrow_batches(pa: Any, mapped: Any, columns: list[str] | None, first: int = 0) -> tuple[Any, Iterator[Any]]:
     """Schema and record batches, from one of them on, of an open Arrow file or stream; of some columns only."""
-    is_file = mapped.read(len(_ARROW_FILE)) == _ARROW_FILE
-    mapped.seek(0)
-    if is_file and first:
-        whole = pa.ipc.open_file(mapped)  # it can go to any batch, but copies the columns that are wanted
-        return whole.schema, (whole.get_batch(number) for number in range(first, whole.num_record_batches))
-    start = _ARROW_FILE_START if is_file else 0
+    start = _stream_start(mapped)
+    if start is None or (start and first):
+        # it can go to any batch, but copies columns that are picked while it reads
+        whole = pa.ipc.open_file(mapped)
+        numbers = range(first, whole.num_record_batches)
+        found = (whole.get_batch(number) for number in numbers)
+        return whole.schema, found if columns is None else (batch.select(columns) for batch in found)
     mapped.seek(start)
     reader = pa.ipc.open_stream(mapped)
     schema = reader.schema
@@ -279,6 +281,18 @@ def _arrow_batches(pa: Any, mapped: Any, columns: list[str] | None, first: int =
         mapped.seek(start)
         reader = pa.ipc.open_stream(mapped, options=pa.ipc.IpcReadOptions(included_fields=fields))
     return schema, (batch for number, batch in enumerate(reader) if number >= first)
+
+
+def _stream_start(mapped: Any) -> int | None:
+    """Where the stream of messages begins; None in files that have their schema in the table of contents alone.
+
+    Polars writes such files: what stands at the place of the first message is no message.
+    """
+    mapped.seek(0)
+    begin = mapped.read(_ARROW_FILE_START + len(_MESSAGE))
+    if not begin.startswith(_ARROW_FILE):
+        return 0
+    return _ARROW_FILE_START if begin.endswith(_MESSAGE) else None
 
 
 def _plain_shard(pa: Any, path: str, column: str) -> PiecedShard | None:
@@ -380,10 +394,12 @@ def _piece(whole: Any, lists: Any, values: Any, n_bytes: int, *, is_fixed: bool,
 
 
 def _batch_rows(pa: Any, path: str) -> list[int]:
-    """How many rows each record batch has, by the messages before them: nothing is decompressed."""
+    """How many rows each record batch has; nothing is decompressed where messages say it."""
     with pa.memory_map(path) as mapped:
-        is_file = mapped.read(len(_ARROW_FILE)) == _ARROW_FILE
-        mapped.seek(_ARROW_FILE_START if is_file else 0)
+        start = _stream_start(mapped)
+        if start is None:
+            return [batch.num_rows for batch in _arrow_batches(pa, mapped, None)[1]]
+        mapped.seek(start)
         messages = pa.ipc.MessageReader.open_stream(mapped)
         found: list[int] = []
         while True:
