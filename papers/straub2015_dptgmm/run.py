@@ -95,7 +95,7 @@ SIZES = {
         word_seeds=4,
         word_runs=(5, 800),
         proposals=(10, 400),
-        costs=(5, (10, 30), 1.0),
+        costs=(4, (5, 15), 1.0),
     ),
     "quick": Size(
         name="quick",
