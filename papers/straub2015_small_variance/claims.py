@@ -198,6 +198,8 @@ def _scenes(judge: Callable[[Results], Verdict]) -> Callable[[Results], Verdict]
 
 def _range(counts: list[int]) -> str:
     found = [number for number, count in enumerate(counts) if count]
+    if len(found) == 1:
+        return f"always {found[0]}"
     return f"{found[0]} to {found[-1]}, most often {counts.index(max(counts))}"
 
 
