@@ -81,9 +81,9 @@ SIZES: dict[str, dict[str, Runs]] = {
         "k1a": Runs(3, 2, 1, 2, trees=1, starts=3, ways=10, details=3, tries=20),
         "k1b": Runs(3, 2, 1, 0, starts=3, tries=20),
         "R8": Runs(3, 1, 1, 1, starts=3, tries=20),
-        "Reuters": Runs(2, 1, 1, 1, lasts=(3, 5), starts=2, tries=20),
-        "TDT2": Runs(2, 1, 0, 1, lasts=(7, 15), starts=2, tries=20),
-        "20 Newsgroups": Runs(2, 1, 1, 1, starts=1, tries=20),
+        "Reuters": Runs(2, 1, 1, 1, lasts=(3, 5), starts=2, tries=10),
+        "TDT2": Runs(2, 1, 0, 1, lasts=(7, 15), starts=2, tries=10),
+        "20 Newsgroups": Runs(2, 1, 1, 1, starts=1, tries=10),
         "NIPS": Runs(0, 0, 0, 1, trees=1, lasts=(1991, 1993, 1995, 1997)),
     },
     "quick": {
