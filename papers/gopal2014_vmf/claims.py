@@ -746,8 +746,8 @@ line; Gibbs sampling has 200 sweeps of burn-in and 100 draws. Rules that were of
 rules of every set before the other four were run. Splits were two to five before, by
 which Gibbs sampling had an interval of 800 nats on one set and could not have failed. Larger sets were not run.
 
-**k-means++** (`starts.py`): a remark that it helps "on some sets" was first judged by means of two to ten runs, by which
-it held, on sets where it was chance. It now asks for an interval above 0, over ten or twenty pairs of starts on each.
+**k-means++** (`starts.py`): a remark that it helps "on some sets" was first judged by means of two to ten runs, by
+which it held where it was chance. It now asks for an interval above 0, over ten or twenty pairs of starts on each set.
 
 **Proposals** (`proposals.py`) are judged without chance, by the second eigenvalue of the sampler's transition matrix.
 
