@@ -120,8 +120,9 @@ def table(lines: Sequence[Line]) -> str:
 def rules(lines: Sequence[Line], before: Collection[str]) -> str:
     """Which rules are older than the results that they judge."""
     older = [str(number) for number, line in enumerate(lines, start=1) if line.key in before]
+    word = "lines" if len(older) > 1 else "line"
     return (
-        f"**Rules.** Those of lines {', '.join(older)} were committed before the first run that they judge. Those of "
+        f"**Rules.** Those of {word} {', '.join(older)} were committed before the first run that they judge. Those of "
         "other lines\nwith runs were written, or worded anew, when results of an earlier run were known; runs since "
         "then have not changed a rule.\n"
     )

@@ -23,6 +23,7 @@ from typing import Any
 
 import claims
 import counter_examples
+import directions
 import documents
 import first_concentrations
 import held_out
@@ -33,6 +34,7 @@ import pictures
 import posteriors
 import proposals
 import slices
+import starts
 import topics_over_time
 import weightings
 from rich.table import Table
@@ -66,25 +68,26 @@ class Runs:
     lasts: tuple[int, ...] = ()  # slices of time, each learned up to and scored on the next
     starts: int = 0  # seeds of first concentrations
     ways: int = 0  # splits for the ways to the posterior
-    details: int = 0  # seeds for weightings, iterations and proposals
+    details: int = 0  # seeds for weightings, iterations, proposals and directions
+    tries: int = 0  # seeds for starts
 
 
 SIZES: dict[str, dict[str, Runs]] = {
     "full": {
-        "CNAE-9": Runs(10, 5, 3, 3, trees=2, starts=5, ways=5, details=3),
-        "BBC": Runs(5, 3, 2, 2, starts=5, ways=3, details=3),
-        "re0": Runs(5, 3, 2, 3, trees=2, starts=5, ways=3, details=3),
-        "fbis": Runs(3, 2, 1, 2, starts=3, ways=3, details=3),
-        "k1a": Runs(3, 2, 1, 2, trees=1, starts=3, ways=2, details=3),
-        "k1b": Runs(3, 2, 1, 0, starts=3),
-        "R8": Runs(3, 1, 1, 1, starts=3),
-        "Reuters": Runs(2, 1, 1, 1, lasts=(3, 5), starts=2),
-        "TDT2": Runs(2, 1, 0, 1, lasts=(7, 15), starts=2),
-        "20 Newsgroups": Runs(2, 1, 1, 1, starts=1),
+        "CNAE-9": Runs(10, 5, 3, 3, trees=2, starts=5, ways=10, details=3, tries=20),
+        "BBC": Runs(5, 3, 2, 2, starts=5, ways=10, details=3, tries=20),
+        "re0": Runs(5, 3, 2, 3, trees=2, starts=5, ways=10, details=3, tries=20),
+        "fbis": Runs(3, 2, 1, 2, starts=3, ways=10, details=3, tries=20),
+        "k1a": Runs(3, 2, 1, 2, trees=1, starts=3, ways=10, details=3, tries=20),
+        "k1b": Runs(3, 2, 1, 0, starts=3, tries=20),
+        "R8": Runs(3, 1, 1, 1, starts=3, tries=20),
+        "Reuters": Runs(2, 1, 1, 1, lasts=(3, 5), starts=2, tries=10),
+        "TDT2": Runs(2, 1, 0, 1, lasts=(7, 15), starts=2, tries=10),
+        "20 Newsgroups": Runs(2, 1, 1, 1, starts=1, tries=10),
         "NIPS": Runs(0, 0, 0, 1, trees=1, lasts=(1991, 1993, 1995, 1997)),
     },
     "quick": {
-        "CNAE-9": Runs(3, 1, 1, 1, trees=1, starts=1, ways=1, details=1),
+        "CNAE-9": Runs(3, 1, 1, 1, trees=1, starts=1, ways=1, details=1, tries=2),
         "BBC": Runs(2, 1, 0, 1),
         "re0": Runs(2, 1, 0, 1),
         "k1a": Runs(1, 0, 0, 0),
@@ -156,13 +159,23 @@ def run_posteriors(sets: Sets, size: str, output: Path) -> dict[str, Any]:
 
 
 def run_details(sets: Sets, size: str, part: str, output: Path) -> dict[str, Any]:
-    """By set: weightings, iterations or proposals, by seed."""
-    do = {"weightings": weightings.measure, "iterations": iterations.measure, "proposals": proposals.measure}[part]
-    # no chance in proposals but that of the start
+    """By set: one of the parts that run as often on every set, by seed."""
+    do: Callable[..., Any] = {
+        "weightings": weightings.measure,
+        "iterations": iterations.measure,
+        "proposals": proposals.measure,
+        "directions": directions.measure,
+        "starts": starts.measure,
+    }[part]
+
+    def asked(runs: Runs) -> int:
+        # no chance in proposals but that of the start
+        return runs.tries if part == "starts" else min(1, runs.details) if part == "proposals" else runs.details
+
     cases = {
         f"{name}: {part}, run {seed}": partial(do, found, seed)
         for name, (found, runs) in sets.items()
-        for seed in range(1, (min(1, runs.details) if part == "proposals" else runs.details) + 1)
+        for seed in range(1, asked(runs) + 1)
     }
     return {name: by[part] for name, by in _by_set(resumed(cases, cases_of(output, size, part), part)).items()}
 
@@ -205,7 +218,7 @@ def _by_set(cases: dict[str, Any]) -> dict[str, Any]:
 def parts_of(size: str, folder: Path | None, output: Path) -> dict[str, Callable[[], dict[str, Any]]]:
     """All parts of a size by name; nothing runs yet."""
     if folder is None:
-        runs = Runs(2, 1, 1, 1, trees=1, lasts=(3,), starts=1, ways=1, details=1)
+        runs = Runs(2, 1, 1, 1, trees=1, lasts=(3,), starts=1, ways=1, details=1, tries=2)
         sets: Sets = {"4 topics": (documents.drawn(160, 200, 4, seed=1), runs)}
     else:
         sets = {name: (documents.load(folder, name), runs) for name, runs in SIZES[size].items()}

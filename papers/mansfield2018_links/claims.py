@@ -542,6 +542,7 @@ SAID = (
     Said("1", "complementary to small-variance methods", ("complement",)),
     Said("1", "voice results in a separate paper", ("diarization",)),
     Said("2.1, 2.2", "isotropic clusters; the centroid is the most likely centre", ("centroid",)),
+    Said("2.2", "membership by the mass of likelier places (eqs. 7, 8), approximated by s(k)", ("thresholds",)),
     Said("2.3", "lemma 1", ("lemma-1",)),
     Said("2.3", "lemma 2", ("lemma-2",)),
     Said("2.3", "lemma 3", ("lemma-3",)),

@@ -4,11 +4,13 @@ mean        eqs. 13 and 14: a mean drawn from N(Log(mu); 0, Sigma / n) about the
             carried along the geodesic, and the density has no volume factor, as printed
 scatter     eq. 11: S at mu from S at the Karcher mean, against the exact sum, at means as the posterior draws them
 merge       the same for two clusters side by side, each known by its own sums, at their common mean (section 4.2)
+reuse       CPU microseconds of S at a new mean by the exact sum over rows, and by eq. 11 from the sum that is known
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -84,11 +86,32 @@ def merged(dimension: int, degrees: float, apart: float, seed: int) -> float:
     return float(np.linalg.norm(near - exact) / np.linalg.norm(exact))
 
 
+def reused(dimension: int, seed: int, n_steps: int) -> dict[str, float]:
+    """CPU microseconds of a scatter at a new mean, by the sum over rows and by eq. 11."""
+    rng = np.random.default_rng([seed, dimension])
+    rows = _rows(dimension, COUNTS[-1], math.radians(NORMAL), rng, np.eye(dimension)[0])
+    mean = means.karcher_mean(rows)
+    frame = sphere.tangent_frame(mean)
+    around = _scatter(rows, mean, frame)
+    steps = rng.normal(scale=math.radians(NORMAL) / math.sqrt(len(rows)), size=(n_steps, dimension - 1))
+    ends = [sphere.exp(frame @ step, mean) for step in steps]
+    frames = [_carried(frame, mean, end) for end in ends]
+    begin = time.process_time()
+    for end, carried in zip(ends, frames, strict=True):
+        _scatter(rows, end, carried)
+    middle = time.process_time()
+    for step in steps:
+        _ = around + len(rows) * np.outer(step, step)
+    after = time.process_time()
+    return {"exact": 1e6 * (middle - begin) / n_steps, "reused": 1e6 * (after - middle) / n_steps}
+
+
 def cases(n_runs: int, n_steps: int) -> dict[str, Callable[[], Any]]:
     """All settings by name and run; nothing runs yet."""
     found: dict[str, Callable[[], Any]] = {}
     for run in range(n_runs):
         for dimension, spreads in SPREADS.items():
+            found[f"reuse: {dimension} dimensions, run {run}"] = partial(reused, dimension, run, n_steps)
             for degrees in spreads:
                 for n_rows in COUNTS:
                     name = f"mean: {dimension} dimensions, {degrees:g} degrees, {n_rows} rows, run {run}"

@@ -81,7 +81,7 @@ SIZES = {
         n_runs=10,
         n_draws=60,
         other_runs=10,
-        other_draws=100,
+        other_draws=300,
         bundled=(10, 50, 50),
         frames=normals.FRAMES,
         room=(320, 240),
@@ -95,7 +95,7 @@ SIZES = {
         word_seeds=4,
         word_runs=(5, 800),
         proposals=(10, 400),
-        costs=(5, (10, 30), 1.0),
+        costs=(4, (5, 15), 1.0),
     ),
     "quick": Size(
         name="quick",

@@ -22,7 +22,7 @@ from armillary import DirichletProcessMixture
 from armillary.metrics import geometric_nmi_score
 
 FINITE, EXACT = "FSD", "split/merge"
-RESTAURANTS = ("CRP, few rows", "CRP, more rows")
+RESTAURANTS = ("CRP, few rows", "CRP, more rows", "CRP, many rows")
 SAMPLERS = {FINITE: "finite", EXACT: "split_merge"}
 for _name in RESTAURANTS:
     SAMPLERS |= {_name: "crp", f"{_name}: {EXACT}": "split_merge"}

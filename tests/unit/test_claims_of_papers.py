@@ -95,7 +95,8 @@ def test_lines_whose_rule_is_older_than_their_runs_are_lines(paper):
     assert {line.key for line in lines} >= claims.BEFORE
     page = (folder / "claims.md").read_text(encoding="utf-8")
     numbers = [str(number) for number, line in enumerate(lines, start=1) if line.key in claims.BEFORE]
-    assert f"Those of lines {', '.join(numbers)} were committed before" in page
+    word = "lines" if len(numbers) > 1 else "line"
+    assert f"Those of {word} {', '.join(numbers)} were committed before" in page
 
 
 def test_verdicts_keep_to_their_rules(paper):

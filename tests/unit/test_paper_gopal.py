@@ -25,7 +25,8 @@ def modules(monkeypatch):
     """The script's own modules, as it imports them; gone from `sys.modules` afterwards."""
     names = (
         "documents", "methods", "held_out", "hierarchies", "slices", "claims", "pictures", "first_concentrations",
-        "posteriors", "counter_examples", "topics_over_time", "weightings", "iterations", "proposals",
+        "posteriors", "counter_examples", "topics_over_time", "weightings", "iterations", "proposals", "directions",
+        "starts",
     )  # fmt: skip
     monkeypatch.syspath_prepend(str(GOPAL))
     loaded = {}
@@ -178,6 +179,11 @@ def test_every_way_to_the_posterior_is_scored_on_what_it_has_not_seen(modules):
     assert all(np.isfinite(nats))
     # one model, five ways: they agree to a few nats
     assert max(nats) - min(nats) < 5.0
+    grid = found["grid"]
+    assert grid["falls"] == 0.0, "a bound in closed form never falls"
+    assert grid["widths"]
+    assert all(0.0 < width < 1.0 for width in grid["widths"])
+    assert "falls" not in found["Gibbs"]
 
 
 def test_a_fixed_variance_finds_what_is_far_apart_and_nothing_on_unit_rows(modules):
@@ -197,6 +203,16 @@ def test_all_weightings_are_measured(modules):
     assert found == modules["weightings"].measure(documents, 1)
     assert max(found.values()) <= 1.0
     assert set(modules["iterations"].measure(documents, 1)) == {"vMFmix tied", "k-means", "soft k-means", "multinomial"}
+
+
+def test_starts_and_draws_of_directions_are_measured(modules):
+    documents = modules["documents"].drawn(100, 60, 3, seed=9)
+    found = modules["starts"].measure(documents, 1)
+    assert set(found) == {"random labels", "k-means++"}
+    assert found == modules["starts"].measure(documents, 1)
+    spent = modules["directions"].measure(documents, 1)
+    assert spent["components"] == 3.0
+    assert spent["draw"] > 0.0
 
 
 def test_relaxation_is_that_of_simulated_chains(modules):

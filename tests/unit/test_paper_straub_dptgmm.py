@@ -164,6 +164,8 @@ def test_proposals_of_means_are_accepted_where_clusters_are_narrow(modules):
     assert narrow["accepted"] > 0.8 > wide["accepted"]
     assert narrow["scatter error"] < 0.02 < wide["scatter error"]
     assert modules["proposals"].mean_proposals(20, 50, 4.0, 0, 60) == narrow
+    spent = modules["proposals"].reused(3, 0, 20)
+    assert 0.0 < spent["reused"] < spent["exact"]
     assert modules["proposals"].merged(3, 4.0, 15.0, 0) < 0.01 < modules["proposals"].merged(20, 4.0, 90.0, 0)
 
 

@@ -116,6 +116,18 @@ def test_the_readme_names_every_set_on_which_it_loses():
         assert name.removeprefix("text, ").removesuffix(", supersenses") in said[1], name
 
 
+def test_the_readme_says_how_often_a_peer_that_is_told_k_is_ahead():
+    defaults = pytest.importorskip("benchmarks.defaults")
+    n_ahead = 0
+    for line in json.loads(defaults.RESULTS.read_text())["sets"].values():
+        known = defaults._summaries(line)
+        told = [known[method]["ari"] for method in defaults.TOLD if method in known]
+        n_ahead += max(told, default=-1.0) > known["ours"]["ari"] + defaults.NEAR
+    (said,) = re.findall(r"Told K, a peer is ahead of it on (\w+)\.", README.read_text(encoding="utf-8"))
+    words = {6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
+    assert said == words[n_ahead]
+
+
 def test_numbers_of_speed_are_those_that_were_measured():
     work = json.loads((ROOT / "benchmarks" / "results" / "spherical_kmeans.json").read_text())["workloads"]
 

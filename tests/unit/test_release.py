@@ -16,7 +16,10 @@ from armillary.kernels import jit
 yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+TOML = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = TOML["project"]
+INDEX_PAGE = TOML["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+(README,) = (fragment["path"] for fragment in INDEX_PAGE["fragments"])
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 EXTRAS = PROJECT["optional-dependencies"]
 
@@ -189,6 +192,20 @@ def test_two_builds_have_one_hash(tmp_path):
     ]
 
 
+def test_the_page_of_the_package_index_has_no_way_into_nowhere():
+    """Pictures and links into the repository lead nowhere from there; examples and tables stay as they are."""
+    whole = text = (ROOT / README).read_text(encoding="utf-8")
+    for one in INDEX_PAGE["substitutions"]:
+        text = re.sub(one["pattern"], one["replacement"], text)
+    assert "](" in whole
+    assert "](" not in text
+    assert "![" not in text
+    assert "batch by batch" not in text, "a caption without its picture"
+    code = r"```.*?```"
+    assert re.findall(code, text, flags=re.DOTALL) == re.findall(code, whole, flags=re.DOTALL)
+    assert len(text) > 0.9 * len(whole)
+
+
 # ----------------------------------------------------------------------------------------- workflows and the recipe
 
 
@@ -255,7 +272,7 @@ def test_the_recipe_asks_for_what_the_project_asks_for():
 def test_the_image_has_what_the_build_needs():
     found = container.steps((ROOT / "Dockerfile").read_text(encoding="utf-8"))
     copied = {word for step in found if step.word == "COPY" for word in step.rest.split()[:-1]}
-    assert copied == {"pyproject.toml", PROJECT["readme"], *PROJECT["license-files"], "src"}
+    assert copied == {"pyproject.toml", README, *PROJECT["license-files"], "src"}
     let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert let_in == copied
 
