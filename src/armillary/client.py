@@ -130,10 +130,10 @@ class _Paths:
             "params": _rules(frame, margin), "headers": {"content-type": _NPY, "accept": _NPY, **_key(key)},
         }  # fmt: skip
 
-    def _lookup(self, vectors: Any, margin: float | None) -> dict[str, Any]:
+    def _lookup(self, vectors: Any, frame: str | int | None, margin: float | None) -> dict[str, Any]:
         return {
             "method": "POST", "path": f"/v1/collections/{self.name}/lookup", "content": _packed(vectors),
-            "params": _rules(None, margin), "headers": {"content-type": _NPY, "accept": _NPY},
+            "params": _rules(frame, margin), "headers": {"content-type": _NPY, "accept": _NPY},
         }  # fmt: skip
 
     def _alternatives(self, vectors: Any, k: int) -> dict[str, Any]:
@@ -325,12 +325,14 @@ class Collection(_Paths):
         """
         return _ids(self._client.ask(**self._add(vectors, frame, key, margin)))
 
-    def lookup(self, vectors: Any, *, margin: float | None = None) -> Int64Array:
+    def lookup(self, vectors: Any, frame: str | int | None = None, *, margin: float | None = None) -> Int64Array:
         """The id of each vector, -1 for unknown ones. Nothing is learned.
 
         Parameters
         ----------
         vectors : array of shape (n, D) or (D,)
+        frame : str or int, optional
+            The photo or moment that all of them are of: none gets the id of another.
         margin : float, optional
             -1, too, where the best id is nearer than the second by less than this (of the cosine).
 
@@ -339,7 +341,7 @@ class Collection(_Paths):
         array of shape (n,), int64
             Ids.
         """
-        return _ids(self._client.ask(**self._lookup(vectors, margin)))
+        return _ids(self._client.ask(**self._lookup(vectors, frame, margin)))
 
     def alternatives(self, vectors: Any, k: int = 3) -> list[list[dict[str, Any]]]:
         """The nearest ids of each vector.
@@ -806,12 +808,14 @@ class AsyncCollection(_Paths):
         """
         return _ids(await self._client.ask(**self._add(vectors, frame, key, margin)))
 
-    async def lookup(self, vectors: Any, *, margin: float | None = None) -> Int64Array:
+    async def lookup(self, vectors: Any, frame: str | int | None = None, *, margin: float | None = None) -> Int64Array:
         """The id of each vector, -1 for unknown ones. Nothing is learned.
 
         Parameters
         ----------
         vectors : array of shape (n, D) or (D,)
+        frame : str or int, optional
+            The photo or moment that all of them are of: none gets the id of another.
         margin : float, optional
             -1, too, where the best id is nearer than the second by less than this (of the cosine).
 
@@ -820,7 +824,7 @@ class AsyncCollection(_Paths):
         array of shape (n,), int64
             Ids.
         """
-        return _ids(await self._client.ask(**self._lookup(vectors, margin)))
+        return _ids(await self._client.ask(**self._lookup(vectors, frame, margin)))
 
     async def name_id(self, number: int, name: str | None, *, key: str | None = None) -> dict[str, Any]:
         """Name an id; None takes the name away.

@@ -128,6 +128,55 @@ def test_naming_merging_and_undo(open_page, room):
     assert room.current([0, 1, 2]).tolist() == [-1, -1, 2]
 
 
+def test_corrections_are_taken_back_after_a_reload_from_the_history_and_in_their_collection(open_page, room, server):
+    room.add(people(80, 4))
+    with Client(server.url) as client:
+        other = client.create(f"{room.name}-other")
+        other.add(people(80, 4))
+        other.name_id(0, "Not to be touched")
+    page = open_page()
+    page.locator("#ids li[data-id='2'] button").click()
+    page.locator("#merge-with").fill("3")
+    page.locator("#merging button").click()
+    expect(page.locator("#ids li")).to_have_count(3)
+    page.locator("#collection").select_option(other.name)
+    page.locator("#ids li[data-id='0'] button").click()
+    expect(page.locator("#one-title")).to_have_text("Not to be touched · #0")
+    expect(page.locator("#undo")).to_be_disabled()  # what was done is of another collection
+    page.locator("#history button", has_text="undo").click()  # but a history knows what can be taken back
+    expect(page.locator("#one-title")).to_have_text("Id · #0")
+    page.locator("#collection").select_option(room.name)
+    page.reload()
+    page.locator("#ids li[data-id='2'] button").click()
+    page.locator("#undo").click()
+    expect(page.locator("#ids li")).to_have_count(4)
+    assert room.current([3]).tolist() == [3]
+
+
+def test_thousands_of_ids_are_counted_shown_newest_first_and_found(open_page, room):
+    generator = np.random.default_rng(3)
+    room.add(generator.normal(size=(1500, 128)))
+    room.name_id(7, "Seven")
+    page = open_page()
+    expect(page.locator("#n-ids")).to_have_text("1,500")
+    expect(page.locator("#found")).to_contain_text("1,000 of 1,500")
+    assert page.locator("#ids li").first.get_attribute("data-id") == "1499"
+    room.add(generator.normal(size=(300, 128)))
+    expect(page.locator("#n-ids")).to_have_text("1,800")
+    expect(page.locator("#ids li").first).to_have_attribute("data-id", "1799")
+    page.wait_for_timeout(1000)  # lists that were read again have them too
+    expect(page.locator("#ids li")).to_have_count(1000)
+    expect(page.locator("#ids li").first).to_have_attribute("data-id", "1799")
+    shot(page, "many")
+    page.locator("#find").fill("sev")
+    expect(page.locator("#ids li")).to_have_count(1)
+    expect(page.locator("#ids li .who")).to_have_text("Seven · #7")
+    page.locator("#find").fill("nobody")
+    expect(page.locator("#found")).to_have_text("None.")
+    page.locator("#find").fill("")
+    expect(page.locator("#ids li")).to_have_count(1000)
+
+
 def test_hostile_words_are_only_words(open_page, room):
     room.add(people(20, 2))
     room.name_id(0, HOSTILE)

@@ -36,7 +36,7 @@ class AppClient:
     """Asks an application that runs in a loop of its own, without a network."""
 
     def __init__(self, app, house):
-        self.house = house
+        self.house, self.app = house, app
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()

@@ -104,6 +104,7 @@ def test_the_client_that_awaits(tmp_path):
             room = await client.create("people")
             np.testing.assert_array_equal(await room.add(X), Links().fit_predict(X))
             assert (await room.lookup(X[:1], margin=0.01)).tolist() == [0]
+            assert (await room.lookup(X[[0, 0]], "one photo")).tolist() == [0, -1]
             await room.name_id(0, "Ann")
             await room.post("merge", {"one": 0, "other": 1})
             assert (await room.get("/ids/1"))["current"] == 0

@@ -252,16 +252,16 @@ def test_whatever_writes_looks_at_the_disk_first(tmp_path):
 
 def test_an_import_has_limits_of_size_and_time(tmp_path):
 
-    with served(tmp_path, max_import_bytes=20_000, body_seconds=0.3) as client:
+    def pieces(n_pieces, seconds):
+        for _ in range(n_pieces):
+            time.sleep(seconds)
+            yield bytes(1000)
 
-        def pieces(n_pieces, seconds):
-            for _ in range(n_pieces):
-                time.sleep(seconds)
-                yield bytes(1000)
-
+    with served(tmp_path, max_import_bytes=20_000) as client:
         endless = client.post("/v1/collections/twin/import", content=pieces(100, 0.0))
         assert (endless.status_code, "Raise max_import_bytes" in endless.json()["error"]) == (413, True)
         assert endless.headers["connection"] == "close"
+    with served(tmp_path, max_import_bytes=20_000, body_seconds=0.3) as client:
         slow = client.post("/v1/collections/twin/import", content=pieces(10, 0.1))
         assert (slow.status_code, "65,536 bytes a second" in slow.json()["error"]) == (408, True)
         announced = client.post("/v1/collections/twin/import", content=bytes(30_000))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import socket
 import time
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -87,7 +89,8 @@ def test_a_page_of_the_web_reaches_nothing(tmp_path):
         ):
             assert client.get("/v1/collections", headers=headers).status_code == status, headers
             assert client.post("/v1/collections", json={"name": "x"}, headers=headers).status_code == status
-        assert client.get("/v1/collections", headers={"origin": "http://127.0.0.1"}).status_code == 200
+        for headers in ({"origin": "http://127.0.0.1"}, {"host": "LocalHost:80", "origin": "http://localhost:80"}):
+            assert client.get("/v1/collections", headers=headers).status_code == 200
         asked = {"origin": "https://evil.example", "access-control-request-method": "POST"}
         answer = client.request("OPTIONS", "/v1/collections", headers=asked)
         assert answer.status_code == 403
@@ -110,6 +113,39 @@ def test_logs_have_neither_vectors_nor_tokens(secured, caplog):
     assert "writeer" in told
     for secret in (given["write"], "arm_wrong_secret", "0.1234", "private"):
         assert secret not in told
+
+
+def test_spans_say_what_logs_say_within_the_span_of_whoever_asks(tmp_path):
+    spans = []
+
+    class Span:
+        def __init__(self, **given):
+            self.given, self.told = given, {}
+            spans.append(self)
+
+        def update_name(self, name):
+            self.name = name
+
+        def set_attributes(self, told):
+            self.told = told
+
+    trace = SimpleNamespace(
+        ProxyTracerProvider=int, get_tracer_provider=object, SpanKind=SimpleNamespace(SERVER="server"),
+        get_tracer=lambda name: SimpleNamespace(start_as_current_span=lambda name, **given: nullcontext(Span(**given))),
+    )  # fmt: skip
+    with served(tmp_path) as client:
+        metrics = client.app.app.state.metrics
+        metrics._trace, metrics._propagate = trace, SimpleNamespace(extract=lambda headers: headers.get("traceparent"))
+        create(client)
+        client.post("/v1/collections/people/lookup?frame=private", json={"vectors": []}, headers={"traceparent": "a"})
+    assert [(span.name, span.given) for span in spans] == [
+        ("POST /v1/collections", {"context": None, "kind": "server"}),
+        ("POST /v1/collections/{name}/lookup", {"context": "a", "kind": "server"}),
+    ]
+    assert spans[1].told == {
+        "http.request.method": "POST", "http.route": "/v1/collections/{name}/lookup",
+        "http.response.status_code": 422, "armillary.collection": "people",
+    }  # fmt: skip
 
 
 def test_tokens_are_hashed_revoked_and_checked(tmp_path):

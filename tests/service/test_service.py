@@ -349,6 +349,35 @@ def test_names_merges_splits_and_undo(client):
     assert client.post(f"{here}/must-link", json={"one": 0, "other": 3}).json()["id"] == 0
 
 
+def test_lists_of_ids_by_number_by_age_and_by_name(client):
+    add(client, people(60, 5))
+    here = "/v1/collections/people/ids"
+    client.put(f"{here}/1/name", json={"name": "Ann Élan"})
+    client.put(f"{here}/3/name", json={"name": "Joanne"})
+
+    def listed(query):
+        answer = client.get(f"{here}?{query}").json()
+        return [line["id"] for line in answer["ids"]], answer["of"], answer["next_id"]
+
+    assert listed("") == ([0, 1, 2, 3, 4], 5, 5)
+    assert listed("after=1&limit=2") == ([2, 3], 3, 5)
+    assert listed("newest=true&limit=2") == ([4, 3], 5, 5)
+    assert listed("find=ANN") == ([1, 3], 2, 5)
+    assert listed("find=%20%C3%A9lan&newest=true") == ([1], 1, 5)
+    assert listed("find=%234") == ([4], 1, 5)
+    assert listed("find=" + "9" * 30) == ([], 0, 5)
+
+
+def test_the_map_has_the_directions_of_the_largest(client):
+    X = people(60, 5, 3)
+    add(client, X)
+    model = client.house.get("people").identities.model
+    told = client.get("/v1/collections/people/map?limit=3").json()
+    largest = np.sort(np.argsort(-np.bincount(model.subcluster_ids_, model.counts_), kind="stable")[:3])
+    assert told["ids"] == largest.tolist()
+    np.testing.assert_allclose(told["points"], model.cluster_centers_[largest], atol=1e-5)
+
+
 def test_a_split_by_subclusters_and_by_rows_that_are_kept(client):
     X = people(200, 3)
     create(client, "kept", parameters={"subcluster_similarity_threshold": 0.93}, store_members=True)
@@ -609,12 +638,13 @@ def test_a_torn_write_ahead_log_loses_nothing_that_was_whole(tmp_path):
 
 def test_a_full_disk_stops_writes_and_changes_nothing(client, monkeypatch):
     X = people()
-    add(client, X[:50])
+    first = add(client, X[:50], **{"idempotency-key": "first"})
     room = client.house.get("people")
     before = state_of(client)
     room.limits = Limits(min_free_bytes=1 << 60)
     refused = client.post("/v1/collections/people/vectors", content=npy(X), headers=NPY)
     assert (refused.status_code, "nearly full" in refused.json()["error"]) == (507, True)
+    assert add(client, X[:50], **{"idempotency-key": "first"}) == first  # nothing is written for what was answered
     room.limits = LIMITS
     pages = room.store._writing.execute("PRAGMA page_count").fetchone()[0]
     room.store._writing.execute(f"PRAGMA max_page_count = {pages}")

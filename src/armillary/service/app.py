@@ -315,9 +315,11 @@ def ids(
     name: str,
     after: Annotated[int, Query(ge=-1, lt=1 << 62)] = -1,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+    newest: bool = False,
+    find: Annotated[str, Query(max_length=200)] = "",
 ) -> dict[str, Any]:
-    """The ids that there are, with names and counts."""
-    return {"ids": views.identities(_house(request).get(name), after, limit)}
+    """The ids that there are, with names and counts: above `after`, or the newest; `find`: a number, part of a name."""
+    return views.identities(_house(request).get(name), after, limit, newest=newest, find=find)
 
 
 @router.get("/collections/{name}/ids/{number}")

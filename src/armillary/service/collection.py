@@ -154,7 +154,7 @@ class Collection:
         A key that was used before gives the outcome it had then, for the same operation.
         """
         with self._lock:
-            self._refuse_where_needed()
+            self._refuse_where_needed(key)
             if key is not None:
                 if key in self._running:
                     _hold_against(self._running[key].digest(), operation.digest(), key)
@@ -165,14 +165,14 @@ class Collection:
             self._queue.put(_Asked(operation, key, answered))  # under the lock: nothing comes after the end
         return answered
 
-    def _refuse_where_needed(self) -> None:
+    def _refuse_where_needed(self, key: str | None) -> None:
         self._refuse_when_closed()
         if self.broken is not None:
             raise ServiceError(503, f"The collection '{self.name}' stopped: {self.broken}. Restart the server.")
         if self._n_waiting >= self.limits.max_queue:
             raise ServiceError(429, f"{self._n_waiting} requests wait for '{self.name}' already. Try again.", retry=1)
-        if self._free_bytes() < self.limits.min_free_bytes:
-            raise _nearly_full()
+        if self._free_bytes() < self.limits.min_free_bytes and (key is None or self.store.answered(key) is None):
+            raise _nearly_full()  # what a key was answered before is answered again: nothing is written
 
     def _refuse_when_closed(self) -> None:
         if self._is_closed:

@@ -55,9 +55,9 @@ class Guard:
 
     def __init__(self, inner: Application, settings: Settings, tokens: Tokens, metrics: Metrics) -> None:
         self._inner, self._settings, self._tokens, self._metrics = inner, settings, tokens, metrics
-        self._hosts = {*LOOPBACK, "[::1]", *_words(settings.allowed_hosts)}
+        self._hosts = {*LOOPBACK, "[::1]", *_words(settings.allowed_hosts.lower())}
         if not settings.is_loopback and settings.host not in ("0.0.0.0", "::"):
-            self._hosts.add(settings.host)
+            self._hosts.add(settings.host.lower())
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         # requests are told apart in the log; nobody has to guess them, so chance is asked once
         self._born, self._numbers = secrets.token_hex(4), itertools.count()
@@ -77,7 +77,7 @@ class Guard:
             who = self._check_token(scope["method"], scope["path"], headers)
             self._check_rate(who if who != "-" else str((scope.get("client") or ("-",))[0]))
             given = await self._body(scope, headers, receive)
-            with self._metrics.span(scope["method"]):
+            with self._metrics.span(headers, lambda: self._facts(scope, watch)):
                 await self._inner(scope, given, watch.send)
         except ServiceError as error:
             await _refuse(watch, error)
@@ -88,13 +88,11 @@ class Guard:
             self._note(scope, watch, request, who)
 
     def _check_place(self, headers: dict[str, str], scope: Scope) -> None:
-        host = _without_port(headers.get("host", ""))
+        host = _without_port(headers.get("host", "").lower())  # names of hosts are the same in any case
         if host not in self._hosts:
             raise ServiceError(421, "This server does not go by that name. Set allowed_hosts for that of a proxy.")
         origin = headers.get("origin")
-        if origin is not None and _without_port(origin.split("://")[-1]) not in self._hosts:
-            raise ServiceError(403, "Pages of other places may not ask here.")
-        if origin is not None and origin.split("://")[-1] != headers.get("host"):
+        if origin is not None and origin.lower().split("://")[-1] != headers.get("host", "").lower():
             raise ServiceError(403, "Pages of other places may not ask here.")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise ServiceError(403, "Pages of other places may not ask here.")
@@ -156,22 +154,22 @@ class Guard:
 
         return given
 
-    def _note(self, scope: Scope, watch: _Watch, request: str, who: str) -> None:
-        seconds = time.perf_counter() - watch.started
-        route = getattr(scope.get("route"), "path", "-")
-        self._metrics.note(scope["method"], route, watch.status, seconds)
-        if not _log.isEnabledFor(logging.INFO):
-            return
-        facts = {
-            "request": request,
+    def _facts(self, scope: Scope, watch: _Watch) -> dict[str, Any]:
+        """What may be said of a request anywhere."""
+        return {
             "method": scope["method"],
-            "route": route,
+            "route": getattr(scope.get("route"), "path", "-"),
             "collection": scope.get("path_params", {}).get("name", "-"),
             "status": watch.status,
-            "ms": round(1000.0 * seconds, 3),
-            "token": who,
         }
-        _log.info("request", extra={"facts": facts})
+
+    def _note(self, scope: Scope, watch: _Watch, request: str, who: str) -> None:
+        seconds = time.perf_counter() - watch.started
+        facts = self._facts(scope, watch)
+        self._metrics.note(facts["method"], facts["route"], watch.status, seconds)
+        if _log.isEnabledFor(logging.INFO):
+            line = {"request": request, **facts, "ms": round(1000.0 * seconds, 3), "token": who}
+            _log.info("request", extra={"facts": line})
 
 
 class _Watch:

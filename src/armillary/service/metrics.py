@@ -7,7 +7,7 @@ import importlib
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import prometheus_client
@@ -36,8 +36,10 @@ class Metrics:
         self._counters: dict[tuple[str, str, int], Any] = {}
         self._timers: dict[str, Any] = {}
         self._trace: Any = None
+        self._propagate: Any = None
         with contextlib.suppress(ImportError):
             self._trace = importlib.import_module("opentelemetry.trace")
+            self._propagate = importlib.import_module("opentelemetry.propagate")
 
     def note(self, method: str, route: str, status: int, seconds: float) -> None:
         """One request."""
@@ -54,13 +56,27 @@ class Metrics:
         return prometheus_client.generate_latest(self.registry)
 
     @contextlib.contextmanager
-    def span(self, name: str) -> Iterator[None]:
-        """A span around a request."""
+    def span(self, headers: Mapping[str, str], facts: Callable[[], Mapping[str, Any]]) -> Iterator[None]:
+        """A span around a request, within that of whoever asks (`traceparent`); `facts` are known at its end."""
         if self._trace is None or isinstance(self._trace.get_tracer_provider(), self._trace.ProxyTracerProvider):
             yield  # nobody listens: spans that go nowhere would cost 30 us a request
             return
-        with self._trace.get_tracer("armillary").start_as_current_span(f"armillary {name}"):
-            yield
+        given = self._propagate.extract(headers)
+        tracer, kind = self._trace.get_tracer("armillary"), self._trace.SpanKind.SERVER
+        with tracer.start_as_current_span("armillary", context=given, kind=kind) as span:
+            try:
+                yield
+            finally:
+                told = facts()
+                span.update_name(f"{told['method']} {told['route']}")
+                span.set_attributes(
+                    {
+                        "http.request.method": told["method"],
+                        "http.route": told["route"],
+                        "http.response.status_code": told["status"],
+                        "armillary.collection": told["collection"],
+                    }
+                )
 
 
 class JsonLines(logging.Formatter):

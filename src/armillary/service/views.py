@@ -10,7 +10,7 @@ import numpy as np
 from armillary._typing import Float64Array
 from armillary.service.collection import Collection
 from armillary.service.identities import Identities, Int64Array, spread
-from armillary.service.operations import Rows
+from armillary.service.operations import Event, Rows
 
 _MOST_EVENTS, _MOST_NEAREST, _MOST_ROWS, _MOST_NODES = 50, 6, 1000, 10_000
 
@@ -72,14 +72,20 @@ def _sizes(identities: Identities) -> tuple[Int64Array, Float64Array, Int64Array
     return ids, weights, np.bincount(codes, minlength=len(ids)).astype(np.int64)
 
 
-def identities(collection: Collection, after: int, limit: int) -> list[dict[str, Any]]:
-    """Lines of ids, increasing."""
+def identities(
+    collection: Collection, after: int, limit: int, *, newest: bool = False, find: str = ""
+) -> dict[str, Any]:
+    """Lines of ids, increasing or the newest first, and of how many these are: all above `after`, or those found."""
     state = collection.identities
+    next_id = state.next_id
     ids, weights, parts = _sizes(state)
-    first = int(np.searchsorted(ids, after, side="right"))
     names = state.names
+    places = np.arange(np.searchsorted(ids, after, side="right"), len(ids))
+    if find:
+        places = places[np.isin(ids[places], _found(find, names))]
+    shown = (places[::-1] if newest else places)[:limit]
     images = collection.store.ids_with_thumbnails()
-    return [
+    lines = [
         {
             "id": number,
             "name": names.get(number),
@@ -87,13 +93,16 @@ def identities(collection: Collection, after: int, limit: int) -> list[dict[str,
             "subclusters": n_parts,
             "has_thumbnail": number in images,
         }
-        for number, weight, n_parts in zip(
-            ids[first : first + limit].tolist(),
-            weights[first : first + limit],
-            parts[first : first + limit].tolist(),
-            strict=True,
-        )
+        for number, weight, n_parts in zip(ids[shown].tolist(), weights[shown], parts[shown].tolist(), strict=True)
     ]
+    return {"ids": lines, "of": len(places), "next_id": next_id}
+
+
+def _found(wanted: str, names: dict[int, str]) -> list[int]:
+    """The id that is written so, and those whose names have it."""
+    number, word = wanted.strip().removeprefix("#"), wanted.strip().casefold()
+    own = [int(number)] if number.isascii() and number.isdigit() and len(number) < 19 else []
+    return own + [one for one, name in names.items() if word in name.casefold()]
 
 
 def identity(collection: Collection, number: int) -> dict[str, Any]:
@@ -108,7 +117,7 @@ def identity(collection: Collection, number: int) -> dict[str, Any]:
         "name": state.names.get(now),
         "meta": {str(key): value for key, value in collection.store.metas(past[:500]).items()},
         "has_thumbnail": bool(collection.store.ids_with_thumbnails() & set(past)),
-        "history": [event.body() for event in _history(collection, past[:500])],
+        "history": [_told(event, state) for event in _history(collection, past[:500])],
     }
     if now >= 0 and state.is_links:
         found |= _figure(collection, now)
@@ -120,6 +129,11 @@ def _history(collection: Collection, past: list[int]) -> list[Any]:
     last, known = (stored[-1].number if stored else 0), set(past)
     fresh = [event for event in list(collection.recent) if event.number > last and {event.id, event.other} & known]
     return (stored + fresh)[-_MOST_EVENTS:]
+
+
+def _told(event: Event, state: Identities) -> dict[str, Any]:
+    """An event, and whether it can still be taken back."""
+    return {**event.body(), **({"can_undo": True} if event.operation in state.undoable else {})}
 
 
 def _figure(collection: Collection, now: int) -> dict[str, Any]:
@@ -176,14 +190,14 @@ def alternatives(collection: Collection, rows: Rows, k: int) -> list[list[dict[s
 def places(collection: Collection, limit: int) -> dict[str, Any]:
     """The largest ids as points on a sphere: the three directions along which their centres differ most."""
     state = collection.identities
-    if not state.is_fitted or not len(state.ids_now()) or not hasattr(state.model, "cluster_centers_"):
+    if not state.is_fitted or not len(state.ids_now()):
         return {"ids": [], "points": []}
     ids, weights, _ = _sizes(state)
-    centres = np.asarray(state.model.cluster_centers_)
-    if len(centres) != len(ids):  # a vector came between the two
-        return {"ids": [], "points": []}
     chosen = np.sort(np.argsort(-np.nan_to_num(weights), kind="stable")[:limit])
-    points = _on_sphere(centres[chosen])
+    centres = _centres(state, ids, chosen)
+    if centres is None:
+        return {"ids": [], "points": []}
+    points = _on_sphere(centres)
     names = state.names
     return {
         "ids": ids[chosen].tolist(),
@@ -191,6 +205,20 @@ def places(collection: Collection, limit: int) -> dict[str, Any]:
         "vectors": np.nan_to_num(weights[chosen]).tolist(),
         "names": [names.get(number) for number in ids[chosen].tolist()],
     }
+
+
+def _centres(state: Identities, ids: Int64Array, chosen: Int64Array) -> Float64Array | None:
+    """The centres of chosen ids, and of no others: there may be a million; None where there are none."""
+    if not state.is_links:
+        centres = np.asarray(getattr(state.model, "cluster_centers_", ()))
+        return centres[chosen] if len(centres) == len(ids) else None  # else a step came between the two
+    owners, sums = state.model.subcluster_ids_, state.model.resultants_
+    n_known = min(len(owners), len(sums))  # a vector may come between the two
+    own = np.flatnonzero(np.isin(owners[:n_known], ids[chosen]))
+    centres = np.zeros((len(chosen), sums.shape[1]))
+    np.add.at(centres, np.searchsorted(ids[chosen], owners[own]), sums[own])
+    lengths = np.linalg.norm(centres, axis=1, keepdims=True)
+    return centres / np.where(lengths > 0.0, lengths, 1.0)
 
 
 def _on_sphere(centres: Float64Array) -> Float64Array:

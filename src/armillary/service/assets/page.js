@@ -3,7 +3,8 @@
 const COLORS = ["#0e56ab", "#e9904a", "#6fd6a6", "#972d5e", "#13a2e3", "#eccb36", "#7c6ac6", "#4d8a44", "#c96390",
   "#816d1e", "#a594ee", "#8d4fb4"];
 const byId = (name) => document.getElementById(name);
-const chosen = { collection: "", id: null, operations: [], since: 0, rows: new Map(), turn: 0 };
+const MOST_ROWS = 1000; // lines of ids; `find` reaches the others
+const chosen = { collection: "", id: null, since: 0, rows: new Map(), count: 0, turn: 0 };
 let token = sessionStorage.getItem("armillary-token") || "";
 let map = { ids: [], points: [], vectors: [], names: [] };
 let view = { yaw: 0.6, pitch: 0.35 };
@@ -52,12 +53,24 @@ async function begin() {
   await open(name);
 }
 
+// Collections come and go while the page is open.
+async function readCollections() {
+  const { collections } = await ask("GET", "/collections");
+  const list = byId("collection");
+  const [before, now] = [[...list.options].map((one) => one.value), collections.map((one) => one.name)];
+  if (before.join() === now.join()) return;
+  if (!now.includes(chosen.collection)) { await begin(); return; }
+  list.replaceChildren(...now.map((name) => new Option(name, name)));
+  list.value = chosen.collection;
+}
+
 async function open(name) {
   chosen.collection = name;
   chosen.id = null;
   chosen.turn += 1;
   location.hash = new URLSearchParams({ collection: name }).toString();
   chosen.rows.clear();
+  byId("find").value = "";
   byId("ids").replaceChildren();
   byId("events").replaceChildren();
   byId("one-body").hidden = true;
@@ -121,8 +134,12 @@ function hear(event) {
   list.prepend(eventLine(event));
   while (list.children.length > 300) list.lastChild.remove();
   if (event.kind === "born" || event.kind === "split" || event.kind === "came back") {
-    show({ id: event.id, name: null, vectors: 1, subclusters: 1 }, Date.now() / 1000 - event.at < 5);
+    const facts = { id: event.id, name: null, vectors: 1, subclusters: 1 };
+    count(1);
+    if (isFound(facts)) show(facts, Date.now() / 1000 - event.at < 5);
+    trim();
   } else if (event.kind === "merged" || event.kind === "forgotten") {
+    count(-1);
     drop(event.id);
   } else if (event.kind === "named" || event.kind === "unnamed") {
     const row = chosen.rows.get(event.id);
@@ -131,12 +148,19 @@ function hear(event) {
   later();
 }
 
+// Read again soon; where that takes long, seldom: at most a fifth of the time goes into it, however many events come.
 function later() {
-  clearTimeout(later.timer);
-  later.timer = setTimeout(tried(async () => {
-    await Promise.all([readIds(), readMap()]);
-    if (chosen.id !== null) await openId(chosen.id, true);
-  }), 250);
+  if (later.timer) { later.isWanted = true; return; }
+  later.timer = setTimeout(async () => {
+    const began = performance.now();
+    await tried(async () => {
+      await Promise.all([readIds(), readMap()]);
+      if (chosen.id !== null) await openId(chosen.id, true);
+    })();
+    later.pause = Math.max(250, 4 * (performance.now() - began));
+    later.timer = 0;
+    if (later.isWanted) { later.isWanted = false; later(); }
+  }, later.pause || 250);
 }
 
 function eventLine(event) {
@@ -166,11 +190,27 @@ function idLink(number) {
 // ----------------------------------------------------------------------------------------------------- list of ids
 
 async function readIds() {
-  const { ids } = await ask("GET", here("/ids?limit=2000"));
+  const wanted = byId("find").value.trim();
+  const query = new URLSearchParams({ newest: true, limit: MOST_ROWS, ...(wanted ? { find: wanted } : {}) });
+  const { ids, of, next_id: next } = await ask("GET", here(`/ids?${query}`));
+  if (wanted !== byId("find").value.trim()) return;
   const known = new Set(ids.map((one) => one.id));
-  for (const number of [...chosen.rows.keys()]) if (!known.has(number)) drop(number);
-  for (const one of ids) show(one);
-  byId("n-ids").textContent = chosen.rows.size.toLocaleString();
+  // those that came after the answer was made are told by events
+  for (const number of [...chosen.rows.keys()]) if (!known.has(number) && (number < next || wanted)) drop(number);
+  for (const one of ids.reverse()) show(one);
+  trim();
+  byId("found").textContent = of > ids.length ? `The newest ${ids.length.toLocaleString()} of ${of.toLocaleString()}; find reaches all.`
+    : wanted && !of ? "None." : "";
+}
+
+function count(change) {
+  chosen.count += change;
+  byId("n-ids").textContent = chosen.count.toLocaleString();
+}
+
+function trim() {
+  const list = byId("ids");
+  while (list.children.length > MOST_ROWS) drop(Number(list.lastChild.dataset.id));
 }
 
 function show(facts, isFresh = false) {
@@ -183,19 +223,18 @@ function show(facts, isFresh = false) {
   row.facts = facts;
   row.who.textContent = facts.name ? `${facts.name} · #${facts.id}` : `#${facts.id}`;
   row.count.textContent = facts.vectors === null ? "" : Math.round(facts.vectors).toLocaleString();
-  row.line.hidden = !isFound(facts);
   if (isFresh) {
     row.line.classList.add("fresh");
     setTimeout(() => row.line.classList.remove("fresh"), 2500);
-    byId("n-ids").textContent = chosen.rows.size.toLocaleString();
   }
 }
 
 function place(row, number) {
-  // newest first: whoever just came is on top
+  // newest first: whoever just came is on top, so few lines are passed
   const list = byId("ids");
-  const after = [...list.children].find((line) => Number(line.dataset.id) < number);
-  list.insertBefore(row.line, after || null);
+  let after = list.firstChild;
+  while (after && Number(after.dataset.id) > number) after = after.nextSibling;
+  list.insertBefore(row.line, after);
 }
 
 function makeRow(number) {
@@ -232,7 +271,6 @@ function drop(number) {
   if (!row) return;
   row.line.remove();
   chosen.rows.delete(number);
-  byId("n-ids").textContent = chosen.rows.size.toLocaleString();
 }
 
 function isFound(facts) {
@@ -253,7 +291,7 @@ async function openId(number, isQuiet = false) {
   if (now < 0) return;
   fill(facts);
   if (!isQuiet || document.activeElement !== byId("name")) byId("name").value = facts.name || "";
-  byId("undo").disabled = chosen.operations.length === 0;
+  byId("undo").disabled = corrections().length === 0;
   await showImage(facts);
   draw();
 }
@@ -282,7 +320,11 @@ function fill(facts) {
     return line;
   }));
   byId("meta").textContent = Object.keys(facts.meta).length ? JSON.stringify(Object.values(facts.meta), null, 1) : "nothing";
-  byId("history").replaceChildren(...facts.history.slice().reverse().map(eventLine));
+  byId("history").replaceChildren(...facts.history.slice().reverse().map((event) => {
+    const line = eventLine(event);
+    if (event.can_undo) line.append(" ", undoLink(event.operation));
+    return line;
+  }));
 }
 
 async function showImage(facts) {
@@ -301,8 +343,36 @@ async function showImage(facts) {
   }
 }
 
+// Corrections made in this tab, of the collection that is shown; they outlive a reload.
+function corrections(change) {
+  const key = `armillary-corrections ${chosen.collection}`;
+  const known = JSON.parse(sessionStorage.getItem(key) || "[]");
+  if (change) sessionStorage.setItem(key, JSON.stringify(change(known).slice(-200)));
+  return known;
+}
+
+function undoLink(operation) {
+  const link = document.createElement("button");
+  link.type = "button";
+  link.className = "link";
+  link.textContent = "undo";
+  link.addEventListener("click", tried(() => undo(operation)));
+  return link;
+}
+
+async function undo(operation) {
+  const forgotten = (error) => [404, 409, 410].includes(error.status); // it cannot be undone any more
+  const answer = await ask("POST", here("/undo"), { operation }).catch((error) => {
+    if (forgotten(error)) corrections((known) => known.filter((one) => one !== operation));
+    throw error;
+  });
+  corrections((known) => known.filter((one) => one !== operation));
+  await done(answer, "Taken back.");
+  await openId(answer.id ?? chosen.id);
+}
+
 async function done(answer, sentence) {
-  if (answer.operation && answer.undone === undefined) chosen.operations.push(answer.operation);
+  if (answer.operation && answer.undone === undefined) corrections((known) => [...known, answer.operation]);
   say(sentence);
   await Promise.all([readIds(), readMap()]);
 }
@@ -333,13 +403,7 @@ byId("split").addEventListener("click", tried(async () => {
   await openId(answer.id);
 }));
 
-byId("undo").addEventListener("click", tried(async () => {
-  const operation = chosen.operations[chosen.operations.length - 1];
-  const answer = await ask("POST", here("/undo"), { operation });
-  chosen.operations.pop();
-  await done(answer, "Taken back.");
-  await openId(answer.id ?? chosen.id);
-}));
+byId("undo").addEventListener("click", tried(() => undo(corrections().at(-1))));
 
 byId("forget").addEventListener("click", () => {
   byId("sure-text").textContent = `Forget #${chosen.id} for good? Vectors, name and attachments are erased; this cannot be undone.`;
@@ -358,7 +422,10 @@ byId("sure").addEventListener("close", tried(async () => {
 
 async function refresh() {
   const details = await ask("GET", here());
+  chosen.count = details.ids;
+  count(0);
   byId("n-vectors").textContent = details.vectors.toLocaleString();
+  if (details.is_broken) say("This collection stopped. Look into the log of the server, and start it again.");
   byId("p50").textContent = details.milliseconds.p50 === null ? "–" : details.milliseconds.p50.toFixed(1);
   byId("p99").textContent = details.milliseconds.p99 === null ? "–" : details.milliseconds.p99.toFixed(1);
   byId("waiting").textContent = details.waiting;
@@ -371,6 +438,7 @@ async function refresh() {
 }
 
 setInterval(() => { if (chosen.collection && !byId("main").hidden) refresh().catch(() => {}); }, 1000);
+setInterval(() => { if (!byId("main").hidden) readCollections().catch(() => {}); }, 5000);
 
 // ------------------------------------------------------------------------------------------------------------ map
 
@@ -410,11 +478,12 @@ function draw() {
     pen.stroke();
   }
   const most = Math.max(1, ...(map.vectors || []));
+  const scale = Math.max(0.3, Math.min(1, Math.sqrt(100 / (map.ids.length || 1)))); // many dots are small ones
   const order = map.ids.map((_, place) => place).sort((a, b) => turned(map.points[a])[2] - turned(map.points[b])[2]);
   pen.font = `${side / 30}px system-ui, sans-serif`;
   for (const place of order) {
     const [x, y, z] = at(map.points[place]);
-    const size = 5 + 13 * Math.sqrt((map.vectors[place] || 1) / most);
+    const size = scale * (5 + 13 * Math.sqrt((map.vectors[place] || 1) / most));
     pen.globalAlpha = z < 0 ? 0.25 : 1;
     pen.beginPath();
     pen.arc(x, y, size, 0, 2 * Math.PI);
@@ -477,7 +546,7 @@ byId("map").addEventListener("keydown", (event) => {
 // ------------------------------------------------------------------------------------------------------- the rest
 
 byId("collection").addEventListener("change", tried(() => open(byId("collection").value)));
-byId("find").addEventListener("input", () => { for (const row of chosen.rows.values()) row.line.hidden = !isFound(row.facts); });
+byId("find").addEventListener("input", tried(readIds));
 byId("login").addEventListener("submit", tried(async (event) => {
   event.preventDefault();
   token = byId("token").value.trim();
