@@ -5,7 +5,10 @@ made (a long tail of clusters; one cluster that holds most rows) and Banking77, 
 seconds of the process: a busy machine does not change them much. `assignment_gap` is a bound: prices make a dual, so no
 labels that keep the bound have, for the same directions, a sum of cosines higher by more than that share.
 
-python -m benchmarks.balance [--rows 200000] [--features 384] [--clusters 500] [--steps 20] [--out FILE]
+python -m benchmarks.balance [--rows 200000] [--features 384] [--clusters 500] [--steps 20] [--only Banking77 ...]
+                             [--out FILE]
+
+What is measured takes the place of what was stored under the same name; the rest stays.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from armillary.fitting.balance import capacity
 from benchmarks.measure import machine
 
 DATA = Path(os.environ.get("ARMILLARY_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
+SENTENCES = DATA / "sent_banking77" / "embeddings.npz"
 BOUND = 1.2
 _TOGETHER = 1 << 14
 
@@ -50,17 +54,22 @@ def dominated(n_rows: int, n_features: int) -> np.ndarray:
     return rows.astype(np.float32)
 
 
-def workloads(arguments: argparse.Namespace) -> Iterator[tuple[str, np.ndarray, int]]:
-    """Name, rows and K."""
+def workloads(arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[[], np.ndarray], int]]:
+    """Name, what makes the rows, and K."""
     n_rows, n_features, n_clusters = arguments.rows, arguments.features, arguments.clusters
-    yield f"made, uneven, {n_rows} x {n_features}", tailed(n_rows, n_features, n_clusters // 2, 0.7), n_clusters
+    shape = f"{n_rows} x {n_features}"
+    yield f"made, uneven, {shape}", lambda: tailed(n_rows, n_features, n_clusters // 2, 0.7), n_clusters
     # most directions lie in the tail, and the first alone would fill a seventh of all clusters to their bound
-    yield f"made, long tail, {n_rows} x {n_features}", tailed(n_rows, n_features, 2 * n_clusters, 1.0), n_clusters
-    yield "made, one dominant cluster, 20000 x 16", dominated(20_000, 16), 20
-    sentences = DATA / "sent_banking77" / "embeddings.npz"
-    if sentences.exists():
-        rows = np.load(sentences)["embeddings"].astype(np.float32)
-        yield "Banking77, 13083 x 384", rows / np.linalg.norm(rows, axis=1, keepdims=True), 77
+    yield f"made, long tail, {shape}", lambda: tailed(n_rows, n_features, 2 * n_clusters, 1.0), n_clusters
+    yield "made, one dominant cluster, 20000 x 16", lambda: dominated(20_000, 16), 20
+    if SENTENCES.exists():
+        yield "Banking77, 13083 x 384", sentences, 77
+
+
+def sentences() -> np.ndarray:
+    """Embeddings of Banking77."""
+    rows = np.load(SENTENCES)["embeddings"].astype(np.float32)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 def assignment_gap(rows: np.ndarray, model: SphericalKMeans) -> float:
@@ -124,11 +133,15 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=384)
     parser.add_argument("--clusters", type=int, default=500)
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--only", nargs="+", default=[""], help="workloads with one of these words in their names")
     parser.add_argument("--out", default="benchmarks/results/balance.json")
     arguments = parser.parse_args()
-    command = f"python -m benchmarks.balance {' '.join(_given(arguments))}"
-    found: dict[str, Any] = {"command": command, "machine": machine(), "load": round(os.getloadavg()[0], 1)}
-    for name, rows, n_clusters in workloads(arguments):
+    command, out = f"python -m benchmarks.balance {' '.join(_given(arguments))}", Path(arguments.out)
+    found: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
+    for name, make, n_clusters in workloads(arguments):
+        if not any(word in name for word in arguments.only):
+            continue
+        rows, load = make(), round(os.getloadavg()[0], 1)
         facts: dict[str, dict[str, float]] = {"SphericalKMeans": {}, f"SphericalKMeans(balance={BOUND})": {}}
         free_facts, bound_facts = facts.values()
         peers = {
@@ -140,7 +153,7 @@ def main() -> None:
             ),
             "faiss spherical": lambda rows=rows, k=n_clusters: by_faiss(rows, k, arguments.steps),
         }
-        lines: dict[str, Any] = {}
+        lines: dict[str, Any] = {"command": command, "machine": machine(), "load": load}
         for peer, call in peers.items():
             try:
                 lines[peer] = {**measured(call, len(rows), n_clusters), **facts.get(peer, {})}
@@ -150,11 +163,11 @@ def main() -> None:
         free, bound = lines["SphericalKMeans"], lines[f"SphericalKMeans(balance={BOUND})"]
         lines["mean_cosine_kept"] = round(bound["mean_cosine"] / free["mean_cosine"], 5)
         found[f"{name}, K = {n_clusters}"] = lines
-        Path(arguments.out).write_text(json.dumps(found, indent=1) + "\n")
+        out.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def _given(arguments: argparse.Namespace) -> list[str]:
-    return [f"--{name} {value}" for name, value in vars(arguments).items() if name != "out"]
+    return [f"--{name} {value}" for name, value in vars(arguments).items() if name not in ("out", "only")]
 
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@ with products per second, comparisons of scores per second and numbers touched p
 squares of the relative error from the shapes of one half, and predict those of the other. CPU time of one thread, the
 least of several runs: other work on the machine adds to it, and takes nothing away.
 
-Rows of float16 in a file are made unit in every pass: n D / gate more, a fourth number, from one shape. With it the
-passes of fits over two worker processes are predicted, CPU seconds of all of them together. Then the bytes that such a
-fit moves, beside K (D + 1) 8 each way for each worker and pass.
+Rows of float16 in a file are read and made unit in every pass: n (D / gate + 1 / roots) more. Each row has a sum of
+squares in column order, a root and a division however few columns it has, so numbers alone do not tell it: two shapes,
+narrow and wide, give both. With them the passes of fits over two worker processes are predicted, CPU seconds of all of
+them together, and the runs of `benchmarks/workers.py` that are stored. Then the bytes that such a fit moves, beside
+K (D + 1) 8 each way for each worker and pass.
 
 python -m benchmarks.cost_model [--repeats 5] [--scale 1.0] [--out FILE]
 """
@@ -36,10 +38,13 @@ from armillary.rules import AffineRule
 from benchmarks.measure import machine
 from benchmarks.workers import processor
 
+WORKERS = Path(__file__).parent / "results" / "workers.json"
 # Steps of two fits whose difference is measured: rows still move in all of them.
 _FEW_AND_MANY = (1, 4)
-# n, D, K, workers (None: one process without any) of rows in a file: the first gives the fourth number
-STORED = ((300_000, 128, 64, None), (300_000, 128, 100, 2), (120_000, 384, 200, 2), (400_000, 64, 300, 2))
+# n, D, K of rows in a file, in one process: what it costs to make rows unit
+GATED = ((800_000, 32, 64), (150_000, 256, 64))
+# and what is predicted: the same over so many workers
+STORED = ((300_000, 128, 100, 2), (120_000, 384, 200, 2), (400_000, 64, 300, 2))
 # n, D, K: the first half calibrates, the second is predicted
 CALIBRATED = ((40_000, 64, 64), (40_000, 64, 512), (20_000, 256, 64), (20_000, 256, 512), (30_000, 128, 1024))
 PREDICTED = ((30_000, 128, 128), (20_000, 384, 100), (10_000, 768, 256), (60_000, 96, 300), (15_000, 512, 700))
@@ -101,6 +106,38 @@ def stored_seconds(n_rows: int, n_features: int, n_clusters: int, n_workers: int
     return min(found)
 
 
+def gate_costs(costs: np.ndarray, scale: float, n_repeats: int) -> np.ndarray:
+    """Seconds for each number and for each row of a file beyond those of rows in memory."""
+    table, beyond = [], []
+    for n_rows, n_features, n_clusters in GATED:
+        shape = int(scale * n_rows), n_features, n_clusters
+        seconds = stored_seconds(*shape, None, n_repeats)
+        table.append([shape[0] * n_features / seconds, shape[0] / seconds])
+        beyond.append(1.0 - float(np.dot(terms(*shape), costs)) / seconds)
+    found, _ = nnls(np.array(table), np.array(beyond))
+    return np.asarray(found)
+
+
+def stored_terms(n_rows: int, n_features: int) -> list[float]:
+    """What the costs of the gate are multiplied by."""
+    return [float(n_rows * n_features), float(n_rows)]
+
+
+def runs(costs: np.ndarray, gate: np.ndarray) -> list[dict[str, Any]]:
+    """Plain fits that `benchmarks/workers.py` stored beside what is foreseen: a pass for each step, and the last."""
+    found = []
+    for run in json.loads(WORKERS.read_text()).values():
+        shape = run["rows"], run["columns"], run["clusters"]
+        a_pass = float(np.dot(terms(*shape), costs) + np.dot(stored_terms(*shape[:2]), gate))
+        foreseen = (run["steps"] + 1) * a_pass
+        for place, workers in ((0, None), (1, 2)):
+            seconds = min(turn["processor"][place] for turn in run["lloyd"]["turns"])
+            line = {"shape": shape, "workers": workers, "steps": run["steps"], "load": round(run["load"][0], 1)}
+            found.append({**line, "seconds": round(seconds, 2), "predicted": round(foreseen, 2)})
+            found[-1]["error"] = round(foreseen / seconds - 1.0, 4)
+    return found
+
+
 def terms(n_rows: int, n_features: int, n_clusters: int) -> list[float]:
     """What the three numbers are multiplied by."""
     return [2.0 * n_rows * n_features * n_clusters, float(n_rows * n_clusters), float(n_rows * n_features)]
@@ -147,16 +184,14 @@ def main() -> None:
         line["error"] = round(line["predicted"] / line["seconds"] - 1.0, 4)
         line["seconds"], line["predicted"] = round(line["seconds"], 5), round(line["predicted"], 5)
         print(line, flush=True)
+    gate = gate_costs(costs, arguments.scale, arguments.repeats)
     stored = []
     for n_rows, n_features, n_clusters, n_workers in STORED:
         shape = int(arguments.scale * n_rows), n_features, n_clusters
-        seconds = stored_seconds(*shape, n_workers, max(1, arguments.repeats // 2))
-        plain, touched = float(np.dot(terms(*shape), costs)), shape[0] * n_features
-        if not stored:
-            gate = (seconds - plain) / touched
+        seconds = stored_seconds(*shape, n_workers, arguments.repeats)
+        foreseen = float(np.dot(terms(*shape), costs) + np.dot(stored_terms(*shape[:2]), gate))
         line = {"shape": shape, "workers": n_workers, "seconds": round(seconds, 4)}
-        stored.append({**line, "predicted": round(plain + touched * gate, 4)})
-        stored[-1]["error"] = round(stored[-1]["predicted"] / seconds - 1.0, 4)
+        stored.append({**line, "predicted": round(foreseen, 4), "error": round(foreseen / seconds - 1.0, 4)})
         print(stored[-1], flush=True)
     found = {
         "machine": machine(),
@@ -165,9 +200,10 @@ def main() -> None:
         "gflops": round(float(1e-9 / costs[0]), 2),
         "compared_per_second": None if costs[1] == 0.0 else float(f"{1.0 / costs[1]:.3g}"),
         "touched_per_second": None if costs[2] == 0.0 else float(f"{1.0 / costs[2]:.3g}"),
-        "made_unit_per_second": float(f"{1.0 / gate:.3g}"),
-        "worst_error_over_workers": max(abs(line["error"]) for line in stored[1:]),
+        "made_unit_per_second": [None if one == 0.0 else float(f"{1.0 / one:.3g}") for one in gate],  # numbers, rows
+        "worst_error_over_workers": max(abs(line["error"]) for line in stored),
         "over_workers": stored,
+        "stored_runs": runs(costs, gate),
         "worst_error_of_predicted": max(abs(line["error"]) for line in lines if line["half"] == "predicted"),
         "messages": [moved_bytes(100, 64)],
         "steps": lines,

@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from armillary.curation import CurationPlan, curate
 from armillary.datasets import make_vmf_mixture
 from armillary.report import ReportData, write_report
+from armillary.report.curation import write_curation_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-browser")
@@ -242,3 +244,17 @@ def test_a_narrow_screen_has_the_list_below(open_page, scheme):
     page.locator("#legend .chip").first.click()
     expect(page.locator("#row-list li").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_a_curation_needs_no_sideways_scrolling(browser, tmp_path, scheme):
+    X, _, _ = make_vmf_mixture(N_ROWS, 12, N_CLUSTERS, concentration=60.0, random_state=0)
+    X[300:] = X[:100]
+    plan = CurationPlan(n_clusters=(2, 12), n_recall_rows=10)
+    texts = [f"row {row} of a text that is longer than a narrow screen is wide" for row in range(N_ROWS)]
+    curate(X, tmp_path / "out", plan, report=lambda path, found: write_curation_report(path, found, texts=texts))
+    page = browser.new_page(viewport={"width": 360, "height": 740}, color_scheme=scheme)
+    page.goto((tmp_path / "out" / "report.html").as_uri())
+    expect(page.locator("#coverage table")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.close()

@@ -2,10 +2,13 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from tests.parity.test_workers import MODELS, N_ROWS, file_of, files, rows, shards  # noqa: F401
+from tests.laws.lossy_workers import shuffled_arrival
+from tests.parity.test_workers import CUTS, MODELS, N_ROWS, NUMBERS, design, file_of, files, rows, shards  # noqa: F401
 
 from armillary import SphericalKMeans, VonMisesFisherMixture, open_rows
 from armillary.engines.executors import WorkersLostError
@@ -43,7 +46,15 @@ def client(dask_array):
 
 
 # five partitionings of rows, and of columns
-CHUNKS = [(N_ROWS, 48), (1, 48), (4000, 48), ((100, 200, 300, N_ROWS - 600), 20), (1000, (1, 47))]
+CHUNKS = [
+    (N_ROWS, 48),
+    ((1, N_ROWS - 1), 48),
+    (4000, 48),
+    ((100, 200, 300, N_ROWS - 600), 20),
+    (1000, (1, 47)),
+]
+# models that are fitted at workers of Dask and of Ray
+NAMES = ("k-means", "DP", "mixture")
 
 
 @pytest.mark.parametrize("name", ["k-means", "DP", "mixture"])
@@ -139,23 +150,26 @@ class KillDaskWorker:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_workers", [1, 2, 4, 7])
-def test_dask_workers_of_which_one_is_killed(n_workers, dask_array, rows, files, tmp_path):  # noqa: F811
+@pytest.mark.parametrize("n_workers", NUMBERS)
+def test_dask_workers_of_which_one_is_killed(n_workers, dask_array, rows, files, tmp_path, monkeypatch):  # noqa: F811
     import distributed
 
+    shuffled_arrival(monkeypatch, n_workers)
     with (
         distributed.LocalCluster(
             n_workers=n_workers, threads_per_worker=1, dashboard_address=LOOPBACK, host="127.0.0.1"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        for name, chunks in zip(("k-means", "DP", "mixture"), CHUNKS[2:], strict=True):
-            killer = KillDaskWorker(client)
-            model = MODELS[name]().set_params(callbacks=killer).fit(dask_array.from_array(rows, chunks=chunks))
-            assert killer.is_done
-            assert file_of(model, tmp_path) == files[name]
-            assert engine("dask").traffic.n_lost > 0
-            client.wait_for_workers(n_workers)
+        for name, cuts in zip(NAMES, design(n_workers, len(NAMES)), strict=True):
+            for cut in cuts:
+                killer = KillDaskWorker(client)
+                array = dask_array.from_array(rows, chunks=CHUNKS[cut])
+                model = MODELS[name]().set_params(callbacks=killer).fit(array)
+                assert killer.is_done
+                assert file_of(model, tmp_path) == files[name]
+                assert engine("dask").traffic.n_lost > 0
+                client.wait_for_workers(n_workers)
 
 
 def test_a_lost_scheduler_leaves_a_checkpoint(dask_array, rows, tmp_path):  # noqa: F811
@@ -186,19 +200,59 @@ def test_a_lost_scheduler_leaves_a_checkpoint(dask_array, rows, tmp_path):  # no
     assert file_of(model, tmp_path) == file_of(fit_here(few), tmp_path)
 
 
+@pytest.mark.slow
+def test_a_scheduler_that_is_killed_leaves_a_checkpoint(dask_array, rows, tmp_path):  # noqa: F811
+    import distributed
+
+    few, kept = rows[::8], Checkpoint(tmp_path / "fit.checkpoint")
+    array = dask_array.from_array(few, chunks=(500, 48))
+    steps = []
+
+    def fit(*callbacks):
+        model = SphericalKMeans(5, init=few[:5], max_iter=4, tol=0.0, random_state=0)
+        return model.set_params(callbacks=[kept, lambda event: steps.append(event.kind == "step"), *callbacks]).fit(
+            array
+        )
+
+    def cluster(number):
+        """A scheduler and two workers, processes of their own; the address."""
+        told = tmp_path / f"scheduler{number}"
+        address = ["--host", "127.0.0.1", "--port", "0", "--dashboard-address", LOOPBACK, "--scheduler-file", str(told)]
+        started.append(python("distributed.cli.dask_scheduler", *address))
+        for _ in range(2):
+            own = ["--scheduler-file", str(told), "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1"]
+            started.append(python("distributed.cli.dask_worker", *own, "--death-timeout", "60"))
+        return distributed.Client(scheduler_file=str(told), timeout=20)
+
+    def python(module, *arguments):
+        return subprocess.Popen([sys.executable, "-m", module, *arguments], stderr=subprocess.DEVNULL)
+
+    def kill(event):
+        if event.kind == "step" and event.step == 2:
+            started[0].kill()
+
+    started = []
+    try:
+        with cluster(0) as client:
+            client.wait_for_workers(2)
+            with pytest.raises(WorkersLostError, match="The scheduler of Dask must stay"):
+                fit(kill)
+        with cluster(1) as client:
+            client.wait_for_workers(2)
+            model = fit()
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    assert file_of(model, tmp_path) == file_of(fit_here(few), tmp_path)
+    assert engine("dask").traffic.by_method["label"][0] == 4 + 1 - 2  # two steps were known; few rows are one part
+
+
 def fit_here(few):
     return SphericalKMeans(5, init=few[:5], max_iter=4, tol=0.0, random_state=0).fit(few)
 
 
 # ------------------------------------------------------------------------------------------------------------- Ray
-
-
-@pytest.fixture(scope="module")
-def ray():
-    found = pytest.importorskip("ray", reason="needs the extra ray")
-    found.init(num_cpus=2, _node_ip_address="127.0.0.1", include_dashboard=False, log_to_driver=False)
-    yield found
-    found.shutdown()
 
 
 class KillActor:
@@ -222,17 +276,59 @@ class KillActor:
             ray.kill(self.station.actor)
 
 
+@pytest.fixture
+def ray():
+    found = pytest.importorskip("ray", reason="needs the extra ray")
+    yield found
+    found.shutdown()
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_ray_has_the_bytes_of_memory_though_an_actor_is_killed(ray, rows, files, tmp_path, monkeypatch):  # noqa: F811
-    folder = shards(rows, [5000], tmp_path / "rows")
-    for name in ("k-means", "DP", "mixture"):
-        killer = KillActor(monkeypatch)
-        model = MODELS[name]().set_params(callbacks=killer).fit(open_rows(folder, n_workers="ray"))
-        assert killer.is_done
-        assert engine("workers").traffic.n_lost == 1
-        assert file_of(model, tmp_path) == files[name]
+@pytest.mark.parametrize("n_workers", NUMBERS)
+def test_ray_has_the_bytes_of_memory_though_an_actor_is_killed(n_workers, ray, rows, files, tmp_path, monkeypatch):  # noqa: F811
+    ray.init(num_cpus=n_workers, include_dashboard=False, log_to_driver=False)
+    shuffled_arrival(monkeypatch, n_workers)
+    for name, cuts in zip(NAMES, design(n_workers, len(NAMES)), strict=True):
+        for cut in cuts:
+            killer = KillActor(monkeypatch)
+            folder = shards(rows, CUTS[cut], tmp_path / f"{name}{cut}")
+            model = MODELS[name]().set_params(callbacks=killer).fit(open_rows(folder, n_workers="ray"))
+            assert killer.is_done
+            assert engine("workers").traffic.n_lost == 1
+            assert file_of(model, tmp_path) == files[name]
     model = MODELS["k-means"]().fit(ray.data.from_numpy(rows))
     assert file_of(model, tmp_path) == files["k-means"]
     assert model.device_ == "ray"
+
+
+_ON_LOOPBACK = """
+import sys, numpy as np, psutil
+from armillary import SphericalKMeans, open_rows
+from armillary.exceptions import InputError
+if sys.argv[2] == "imported":
+    import ray
+def listening():
+    found = psutil.net_connections("inet")
+    return {f"{one.laddr.ip}:{one.laddr.port}" for one in found if one.status == "LISTEN"}
+before, places = listening(), set()
+model = SphericalKMeans(2, random_state=0, max_iter=2, callbacks=lambda _: places.update(listening()))
+try:
+    model.fit(open_rows(sys.argv[1], n_workers="ray"))
+except InputError as error:
+    print(error)
+else:
+    print(*sorted({place.rpartition(":")[0] for place in places - before}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["first", "imported"])
+def test_ray_listens_on_loopback_or_is_not_started(how, ray, rows, tmp_path):  # noqa: F811
+    np.save(tmp_path / "rows.npy", rows[:500])
+    command = [sys.executable, "-c", _ON_LOOPBACK, str(tmp_path / "rows.npy"), how]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.split("\n")[-2]
+    if how == "imported" and "Ray must listen on loopback alone unless it is told otherwise" in said:
+        return  # a machine without any other interface can be served all the same
+    assert set(said.split()) <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}

@@ -187,15 +187,33 @@ def test_no_process_is_left_behind(end, rows, tmp_path):
     assert not any(is_there(pid) for pid in pids)
 
 
-@every_model
+# Where rows are cut in five ways: one piece, one row alone, two, uneven ones, many.
+CUTS = ([], [1], [8000], [100, 200, 300, 16_499], list(range(1000, 16_000, 1000)))
+NUMBERS = (1, 2, 4, 7)
+
+
+def design(n_workers, n_models):
+    """Which cuts each model gets for so many workers: over the four numbers, each model gets all five."""
+    first = 2 * NUMBERS.index(n_workers)
+    return [[(first + model + one) % len(CUTS) for one in (0, 1)] for model in range(n_models)]
+
+
+def test_the_design_has_every_cut_for_every_model():
+    for model in range(4):
+        assert {cut for n_workers in NUMBERS for cut in design(n_workers, 4)[model]} == set(range(len(CUTS)))
+
+
+@pytest.mark.parametrize("n_workers", NUMBERS)
 @pytest.mark.slow
-def test_processes_have_one_content_for_every_number_and_partitioning(name, rows, files, tmp_path):
-    cuts = ([], [1], [8000], [100, 200, 300, 16_499], list(range(1000, 16_000, 1000)))
-    for number, (edges, n_workers) in enumerate(zip(cuts, (1, 2, 4, 7, 2), strict=True)):
-        with open_rows(shards(rows, edges, tmp_path / f"rows{number}"), n_workers=n_workers) as dealt:
-            killer = KillOne(dealt, step=1) if name != "DDP" else None
-            model = MODELS[name]().set_params(callbacks=killer, n_threads=1).fit(dealt)
-            assert file_of(model, tmp_path) == files[name]
+def test_processes_have_one_content_for_every_number_and_partitioning(n_workers, rows, files, tmp_path, monkeypatch):
+    shuffled_arrival(monkeypatch, n_workers)
+    for name, cuts in zip(MODELS, design(n_workers, len(MODELS)), strict=True):
+        for cut in cuts:
+            with open_rows(shards(rows, CUTS[cut], tmp_path / f"{name}{cut}"), n_workers=n_workers) as dealt:
+                killer = KillOne(dealt, step=1) if name != "DDP" else None  # whose fit is one step
+                model = MODELS[name]().set_params(callbacks=killer, n_threads=1).fit(dealt)
+                assert killer is None or killer.killed is not None
+                assert file_of(model, tmp_path) == files[name]
 
 
 # ----------------------------------------------------------------------------------------------------- sentences
@@ -324,21 +342,30 @@ def test_what_is_no_checkpoint_of_this_fit_is_refused(rows, tmp_path):
 
 _KILLED = """
 import sys
-from armillary import SphericalKMeans, open_rows, save
+from armillary import *
 from armillary.persistence import Checkpoint
-def tell(event):
-    print(event.step, flush=True)
 with open_rows(sys.argv[1], n_workers=2) as rows:
-    made = SphericalKMeans(9, random_state=0, tol=0.0, callbacks=[Checkpoint(sys.argv[2]), tell]).fit(rows)
+    made = eval(sys.argv[4]).set_params(random_state=0, callbacks=Checkpoint(sys.argv[2])).fit(rows)
 save(made.set_params(callbacks=None), sys.argv[3])
 """
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "SphericalKMeans(9, tol=0.0)",
+        "SphericalKMeans(9, balance=1.2, max_iter=10)",
+        "SphericalKMeans(9, init='k-means||', batch_size=4000, max_iter=6)",
+        "DPvMFMeans(max_angle=1.0, max_iter=6)",
+        "VonMisesFisherMixture(5, max_iter=4)",
+        "HierarchicalSphericalKMeans((3, 9), n_resamples=1, max_iter=5)",
+    ],
+)
 @pytest.mark.slow
-def test_a_fit_that_is_killed_at_any_moment_comes_to_the_same_end(rows, tmp_path):
+def test_a_fit_that_is_killed_at_any_moment_comes_to_the_same_end(made, rows, tmp_path):
     folder = shards(rows, [9000], tmp_path / "rows")
     kept, model = tmp_path / "fit.checkpoint", tmp_path / "model"
-    command = [sys.executable, "-c", _KILLED, str(folder), str(kept), str(model)]
+    command = [sys.executable, "-c", _KILLED, str(folder), str(kept), str(model), made]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     wanted = model.read_bytes()
     size = kept.stat().st_size

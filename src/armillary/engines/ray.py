@@ -3,10 +3,16 @@
 X may be a Ray dataset with a column of vectors, or rows on disk (`open_rows(..., n_workers="ray")`). Where Ray was not
 started it is, on loopback and without its dashboard. An actor that is lost is made anew, and told the history of its
 part; the blocks of a dataset are Ray's own to bring back.
+
+Loopback has to be asked for in a roundabout way: `_node_ip_address="127.0.0.1"` alone is replaced by the machine's own
+address, and then most of Ray listens on every interface (2.60; `psutil.net_connections` shows it). It stays what it is
+where Ray is told that there will be no cluster, by a variable that it reads once, when it is imported.
 """
 
 from __future__ import annotations
 
+import ipaddress
+import os
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,15 +26,36 @@ from armillary.engines.desk import Desk
 from armillary.engines.executors import Station, StationLostError
 from armillary.exceptions import InputError, InputTypeError, MissingExtraError
 
+# Whether a machine may be part of a cluster; Ray names it after the systems where that is not the rule.
+_MAY_CLUSTER = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+
 
 def _ray() -> Any:
-    """Ray, started where it was not."""
+    """Ray, started where it was not: on loopback, or not at all."""
+    ray = _imported()
+    if not ray.is_initialized():
+        ray.init(_node_ip_address="127.0.0.1", include_dashboard=False, log_to_driver=False, configure_logging=False)
+        place = ray.util.get_node_ip_address()
+        if not ipaddress.ip_address(place).is_loopback:
+            ray.shutdown()
+            raise InputError(
+                "Ray must listen on loopback alone unless it is told otherwise, which this process cannot bring about "
+                f"since it imported Ray before; got {place}. Call ray.init() before, and it listens where Ray does; or "
+                f"set {_MAY_CLUSTER}=0 before Python starts."
+            )
+    return ray
+
+
+def _imported() -> Any:
+    told = os.environ.get(_MAY_CLUSTER)
+    os.environ.setdefault(_MAY_CLUSTER, "0")
     try:
         import ray
     except ImportError as error:
         raise MissingExtraError.of("Ray rows as X", "ray", "ray") from error
-    if not ray.is_initialized():
-        ray.init(_node_ip_address="127.0.0.1", include_dashboard=False, log_to_driver=False, configure_logging=False)
+    finally:
+        if told is None:
+            del os.environ[_MAY_CLUSTER]
     return ray
 
 

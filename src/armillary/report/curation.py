@@ -32,6 +32,7 @@ _STYLE = """
 .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 0.2rem 0.7rem; align-items: center; }
 .bars i { display: block; height: 0.9rem; background: var(--accent); border-radius: 2px; min-width: 1px; }
 .bars span { font-variant-numeric: tabular-nums; font-size: 0.85rem; }
+table.small { min-width: 34rem; }
 table.small td { text-align: right; font-variant-numeric: tabular-nums; }
 """
 
@@ -204,7 +205,7 @@ def _coverage_section(found: Curation) -> str:
     heads = ("rows", "level", "clusters filled", "effective clusters", "largest share", "Gini")
     return (
         '<p class="hint">Effective: as many clusters of equal size would be as even. Gini: 0 is even.</p>'
-        + small_table(heads, lines)
+        f'<div class="scroll" tabindex="0" role="region" aria-label="How even">{small_table(heads, lines)}</div>'
     )
 
 
