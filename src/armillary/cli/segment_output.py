@@ -208,8 +208,8 @@ def follow(
         )
     if n_unseen > _OFTEN_LOST * len(frames):
         screen.note(
-            f"Note: {n_unseen} of {len(frames)} frames show one plane alone, which does not tell how the view turned about "
-            "its normal; walls that return may have other ids. --poses tells."
+            f"Note: {n_unseen} of {len(frames)} frames show one plane alone, which does not tell how the view turned "
+            "about its normal; walls that return may have other ids. --poses tells."
         )
     if n_empty < len(frames):
         return recording.finish(segmenter)
