@@ -156,7 +156,7 @@ def test_equal_cameras_need_no_name(tmp_path):
     ("content", "message"),
     [
         ("not json", r"Camera\.from_file needs JSON; .*camera\.json is not"),
-        ([1, 2], r"needs a JSON object with the fields fx, fy.* holds a list"),
+        ([1, 2], r"needs an object with the fields fx, fy.* holds a list"),
         ({"focal": 3}, r"needs the fields fx, fy, cx, cy, width, height; .* has focal"),
         ({}, "has none"),
         ({"fx": 500.0, "cx": 1.0, "cy": 2.0, "width": 3}, "lacks fy, height"),

@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 from armillary.exceptions import InputError
 from armillary.vision import Camera, open_poses
 from armillary.vision.camera import PRESETS
-from armillary.vision.camera_files import turns_between
+from armillary.vision.pose_files import turns_between
 
 EXPECTED = Camera(600.0, 601.0, 320.5, 240.25, 640, 480)
 COLUMNS = [600.0, 0.0, 0.0, 0.0, 601.0, 0.0, 320.5, 240.25, 1.0]
@@ -49,6 +49,24 @@ K = [600.0, 0.0, 320.5, 0.0, 601.0, 240.25, 0.0, 0.0, 1.0]
             ),
         ),
         ("open3d.json", json.dumps({"width": 640, "height": 480, "intrinsic_matrix": COLUMNS})),
+        (
+            "trajectory.json",
+            json.dumps({"parameters": 2 * [{"intrinsic": {"width": 640, "height": 480, "intrinsic_matrix": COLUMNS}}]}),
+        ),
+        # Record3D tells of the colour image, and writes K column by column: read by rows, cx and cy were 0
+        ("metadata.json", json.dumps({"w": 640, "h": 480, "K": COLUMNS})),
+        (
+            "metadata_of_colour.json",
+            json.dumps({"w": 1280, "h": 960, "dw": 640, "dh": 480, "K": [1200, 0, 0, 0, 1202, 0, 641.5, 481, 1]}),
+        ),
+        (
+            "realsense.json",
+            json.dumps({"width": 640, "height": 480, "fx": 600, "fy": 601, "ppx": 320.5, "ppy": 240.25, "coeffs": [0]}),
+        ),
+        ("kalibr.yaml", "cam0:\n  intrinsics: [600, 601, 320.5, 240.25]\n  resolution: [640, 480]\n"),
+        ("topics.json", json.dumps({"/depth/camera_info": {"width": 640, "height": 480, "K": K}})),
+        ("echo.txt", f"height: 480\nwidth: 640\nK: {K}\n---\n"),
+        ("cameras.txt", "# Camera list\n1 PINHOLE 640 480 600 601 321 240.75\n"),
     ],
 )
 def test_files_that_tell_their_size(tmp_path, name, text):
@@ -56,6 +74,11 @@ def test_files_that_tell_their_size(tmp_path, name, text):
     found = Camera.from_file(tmp_path / name)
     assert replace(found, depth_scale=1000.0) == EXPECTED
     assert found.depth_scale == (5000.0 if "DepthMapFactor" in text else 1000.0)
+
+
+def test_a_matrix_as_rows_of_json(tmp_path):
+    (tmp_path / "k.json").write_text(json.dumps(np.reshape(K, (3, 3)).tolist()))
+    assert Camera.from_file(tmp_path / "k.json", size=(640, 480)) == EXPECTED
 
 
 @pytest.mark.parametrize(
@@ -85,6 +108,8 @@ def test_distortion_is_told_and_not_undone(tmp_path):
         ("a.yaml", "a: [1, 2", "needs YAML"),
         ("a.txt", "no camera", "ScanNet's lines"),
         ("a.json", json.dumps({"width": 1, "height": 1, "K": [1, 2]}), "must be nine numbers, row by row"),
+        ("b.json", json.dumps({"width": 1, "height": 1, "K": 9 * [0]}), "was not calibrated, its focal lengths are 0"),
+        ("c.json", json.dumps({"fx": "1", "fy": 1, "cx": 0, "cy": 0, "width": 1, "height": 1}), "c.json holds no cam"),
     ],
 )
 def test_files_that_hold_none(tmp_path, name, text, sentence):
@@ -120,6 +145,28 @@ def test_a_folder_of_matrices_in_natural_order(tmp_path, poses):
     np.testing.assert_allclose(open_poses(tmp_path), poses, atol=1e-9)
 
 
+def _lines(tables):
+    return "".join(f"{' '.join(f'{value:.12f}' for value in row)}\n" for row in tables)
+
+
+def test_matrices_in_one_file(tmp_path, poses):
+    log = "".join(f"{number} {number} {number + 1}\n{_lines(pose)}" for number, pose in enumerate(poses))
+    cameras = [{"extrinsic": np.linalg.inv(pose).T.ravel().tolist()} for pose in poses]
+    files = {
+        "rows.txt": _lines(poses.reshape(-1, 4)),
+        "kitti.txt": _lines(poses[:, :3].reshape(-1, 12)),
+        "flat.txt": _lines(poses.reshape(-1, 16)),
+        "trajectory.log": log,
+        "trajectory.json": json.dumps({"class_name": "PinholeCameraTrajectory", "parameters": cameras}),
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    np.save(tmp_path / "three_rows.npy", poses[:, :3])
+    np.savez(tmp_path / "poses.npz", poses=poses, others=np.ones(3))
+    for name in (*files, "three_rows.npy", "poses.npz"):
+        np.testing.assert_allclose(open_poses(tmp_path / name), poses, atol=1e-9, err_msg=name)
+
+
 def test_poses_of_few_digits_are_made_rotations_with_one_note(tmp_path, poses):
     np.save(tmp_path / "poses.npy", np.round(poses, 3).astype(np.float32))
     with pytest.warns(UserWarning, match=r"rotations of \d+ of 12 poses .* have few digits") as heard:
@@ -138,6 +185,9 @@ def test_a_trajectory_is_taken_at_the_times_of_frames(tmp_path, poses):
     np.testing.assert_allclose(open_poses(tmp_path / "groundtruth.txt"), poses, atol=1e-9)
     found = open_poses(tmp_path / "groundtruth.txt", (12.4, 19.6))
     np.testing.assert_allclose(found, poses[[2, 10]], atol=1e-9)
+    # a frame far from all lines in time has no pose: the last one had been taken for it
+    far = open_poses(tmp_path / "groundtruth.txt", (11.0, 22.9, 23.1))
+    assert np.isnan(far).any(axis=(1, 2)).tolist() == [False, False, True]
 
 
 def test_turns_between_poses_take_directions_along(poses):
@@ -156,6 +206,7 @@ def test_turns_between_poses_take_directions_along(poses):
     [
         ("a.txt", "1 2 3", "needs lines 'timestamp tx ty tz qx qy qz qw'"),
         ("a.npy", "x", "cannot read"),
+        ("a.json", "{}", "is a trajectory of Open3D"),
         ("missing", None, "is not there"),
     ],
 )

@@ -37,6 +37,13 @@ def test_a_folder_is_read_in_natural_order(tmp_path):
     assert found.timestamps == (None,) * 4
 
 
+def test_of_a_folder_that_mixes_depth_with_colour_the_depth_is_taken(tmp_path):
+    for number in range(2):
+        write(tmp_path / f"frame-{number}.depth.png", number)
+        write(tmp_path / f"frame-{number}.color.png", 9)
+    assert values(open_frames(tmp_path)) == [0, 1]
+
+
 def test_frames_are_a_sequence_read_when_asked_for(tmp_path):
     for number in range(5):
         write(tmp_path / f"{number}.png", number)

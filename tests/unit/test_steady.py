@@ -24,7 +24,7 @@ from armillary.vision import (
     make_room_walk,
     smooth_depth,
 )
-from armillary.vision.motion import ViewMotion, _turned, estimated_motion
+from armillary.vision.motion import ViewMotion, _axis, _turned, estimated_motion
 from armillary.vision.smoothing import Noise, inverse_depth
 from armillary.vision.steady import LookBack, default_region, default_stride, steady_labels, warp
 from armillary.workers import Workers
@@ -115,8 +115,43 @@ def test_the_motion_of_the_camera_is_found(walk):
     found = estimated_motion(depth, normals, last, walk.camera, [None, np.eye(3)])
     truth = np.linalg.inv(walk.poses[15]) @ walk.poses[14]
     assert found.agreement > 0.9
+    assert found.n_unseen_axes == 0
     assert Rotation.from_matrix(found.rotation @ truth[:3, :3].T).magnitude() < math.radians(0.1)
     np.testing.assert_allclose(found.way, truth[:3, 3], atol=0.01)
+
+
+def a_floor(rng, camera):
+    """Depth and normals of one plane, as a noisy sensor sees it: 2 m ahead, tilted by 40 degrees."""
+    normal = np.array([0.0, -math.sin(0.7), -math.cos(0.7)])
+    v, u = np.mgrid[: camera.height, : camera.width]
+    rays = np.stack([(u - camera.cx) / camera.fx, (v - camera.cy) / camera.fy, np.ones(u.shape)], axis=2)
+    inverse = rays @ normal / (normal @ [0.0, 0.0, 2.0]) + 0.004 * rng.standard_normal(u.shape)
+    depth = smooth_depth(1.0 / inverse, camera)
+    return depth, estimate_normals(depth, camera, smoothing=None), normal
+
+
+def test_nothing_tells_of_a_turn_about_the_normal_of_one_plane(walk):
+    camera, rng = walk.camera, np.random.default_rng(3)
+    turn = last_depth = None
+    for number in range(12):
+        depth, normals, normal = a_floor(rng, camera)
+        if number == 0:
+            last_depth, turn = depth, Rotation.from_rotvec(0.1 * normal).as_matrix()
+            continue
+        found = estimated_motion(depth, normals, last_depth, camera, [turn])
+        assert found.n_unseen_axes == 1
+        last_depth, turn = depth, found.rotation
+        # a search that went on from the last turn kept it for ever, and found more in noise
+        assert Rotation.from_matrix(turn).magnitude() < math.radians(0.5), number
+    given = Rotation.from_rotvec(0.1 * normal).as_matrix()
+    held = estimated_motion(depth, normals, last_depth, camera, [given], given)
+    assert held.n_unseen_axes == 1
+    assert Rotation.from_matrix(held.rotation @ given.T).magnitude() < math.radians(0.5)
+
+
+@pytest.mark.parametrize("vector", [[0.0, 0.0, 0.0], [1e-9, 0.0, 0.0], [0.3, -0.2, 0.9], [0.0, 3.1, 0.0]])
+def test_a_turn_has_its_axis(vector):
+    np.testing.assert_allclose(_axis(Rotation.from_rotvec(vector).as_matrix()), vector, rtol=0.0, atol=1e-12)
 
 
 @pytest.mark.parametrize("length", [0.0, 1e-9, 1e-3, 1.0, 3.0])

@@ -34,8 +34,8 @@ def segment(
         typer.Option(
             metavar="NAME|FILE",
             help="tum, tum:freiburg1 (or 2, 3), kinect, kinect_v2, azure, realsense_d415, realsense_d435, "
-            "realsense_d455, iphone, tof; or a file: JSON (also Open3D), ROS camera_info, ScanNet, TUM; FILE:NAME of "
-            "several.",
+            "realsense_d455, iphone, tof; or a file: JSON (also Open3D, Record3D), ROS camera_info, ScanNet, TUM; "
+            "FILE:NAME of several.",
             rich_help_panel=_CAMERA,
         ),
     ] = None,
@@ -54,7 +54,8 @@ def segment(
         Path | None,
         typer.Option(
             metavar="FILE|FOLDER",
-            help="Camera to world: TUM's groundtruth.txt, a folder of 4 x 4 matrices, or .npy (T, 4, 4).",
+            help="Camera to world: TUM's groundtruth.txt, 4 x 4 matrices in a folder, one text file or .npy, or a "
+            "trajectory of Open3D.",
             rich_help_panel=_CAMERA,
         ),
     ] = None,
@@ -217,7 +218,7 @@ def _told(summary: dict[str, Any], output: Path) -> str:
 def _turns(poses: Path, frames: Any, every: int) -> list[Any]:
     """The turn of the view at each frame that is taken, from poses of all."""
     from armillary.exceptions import InputError
-    from armillary.vision.camera_files import open_poses, turns_between
+    from armillary.vision.pose_files import open_poses, turns_between
 
     found = open_poses(poses, frames.timestamps)
     if len(found) != len(frames):
@@ -289,16 +290,27 @@ def _named_camera(named: str, size: tuple[int, int]) -> Camera:
     if name == "tum":
         return _sized(Camera.tum(sequence or "default"), size)
     if Path(named).exists():
-        return Camera.from_file(named, size=size)
+        return _sized(Camera.from_file(named, size=size), size, named)
     path, _, name = named.rpartition(":")
     if path and Path(path).exists():
-        return Camera.from_file(path, name, size=size)
+        return _sized(Camera.from_file(path, name, size=size), size, named)
     raise ParameterError(
         f"--camera must be tum, a file, or one of {', '.join(PRESETS)}; got '{named}', and there is no such file."
     )
 
 
-def _sized(camera: Camera, size: tuple[int, int]) -> Camera:
-    """A nominal camera for smaller or larger images of the same shape; others are refused where depth is checked."""
+def _sized(camera: Camera, size: tuple[int, int], file: str | None = None) -> Camera:
+    """A camera for smaller or larger images of the same shape; others are refused where depth is checked."""
+    import warnings
+
     scaled = camera.scaled(size[0] / camera.width)
-    return scaled if (scaled.width, scaled.height) == size else camera
+    if (camera.width, camera.height) == size or (scaled.width, scaled.height) != size:
+        return camera
+    if file is not None:
+        warnings.warn(
+            f"'{file}' is of images of {camera.width} x {camera.height}, frames are {size[0]} x {size[1]}: it was "
+            "scaled. Give the intrinsics of the depth images if these are not scaled copies.",
+            UserWarning,
+            stacklevel=1,
+        )
+    return scaled

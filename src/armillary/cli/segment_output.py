@@ -184,13 +184,14 @@ def follow(
     turns: list[Any] | None = None,
 ) -> dict[str, Any]:
     """Segment every frame and record it; the summary. After an error the frames before it are recorded."""
-    n_empty, n_lost, source = 0, 0, ""
+    n_empty, n_lost, n_unseen, source = 0, 0, 0, ""
     try:
         with screen.progress("segment", len(frames), "frames") as advance, screen.heard():
             for number, source in enumerate(frames.sources):
                 pixels = frames[number]
                 found = segmenter.step(pixels, rotation=None if turns is None else turns[number])
                 recording.add(pixels, found)
+                n_unseen += found.motion is not None and found.motion.n_unseen_axes > 0 and not _has(turns, number)
                 if found.tracking in ("lost", "regained") and found.ids:
                     n_lost += found.tracking == "lost"
                     screen.note(f"Note: tracking was {found.tracking} at '{source}'.")
@@ -205,6 +206,11 @@ def follow(
             f"Note: {n_lost} of {len(frames)} frames do not agree with the one before, and ids suffer. Give all frames "
             "of the recording (--every 1), or --poses."
         )
+    if n_unseen > _OFTEN_LOST * len(frames):
+        screen.note(
+            f"Note: {n_unseen} of {len(frames)} frames show one plane alone, which does not tell how the view turned "
+            "about its normal; walls that return may have other ids. --poses tells."
+        )
     if n_empty < len(frames):
         return recording.finish(segmenter)
     sentence = (
@@ -213,6 +219,11 @@ def follow(
     )
     recording.finish(segmenter, error=sentence)
     raise InputError(sentence)
+
+
+def _has(turns: list[Any] | None, number: int) -> bool:
+    """Whether the turn at a frame was given."""
+    return turns is not None and turns[number] is not None
 
 
 def _give_up(

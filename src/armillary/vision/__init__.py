@@ -1,7 +1,6 @@
 """From a depth camera to directions: normals, segments, and a room to try them in."""
 
 from armillary.vision.camera import Camera
-from armillary.vision.camera_files import open_poses
 from armillary.vision.coloring import DirectionColors, color_depth, color_labels, color_normals, overlay
 from armillary.vision.exports import colored_points, to_open3d, write_ply
 from armillary.vision.frames import Frames, open_frames
@@ -16,6 +15,7 @@ from armillary.vision.images import (
 from armillary.vision.manhattan import Manhattan
 from armillary.vision.normals import Normals, estimate_normals
 from armillary.vision.planes import Atlanta, Plane, WorldFrames, atlanta_frames, find_planes, gravity_direction
+from armillary.vision.pose_files import open_poses
 from armillary.vision.regions import clean_regions
 from armillary.vision.room import RoomFrame, RoomWalk, make_room_walk
 from armillary.vision.segmentation import segment

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from armillary._typing import Float64Array, FloatArray
 from armillary.exceptions import InputError, InputTypeError, ParameterError
 from armillary.validation import check_choice, check_integer, check_number, check_positive
-from armillary.vision.camera_files import FIELDS, read_fields
+from armillary.vision.camera_files import FIELDS, has_intrinsics, read_fields
 from armillary.vision.sensors import Sensor
 
 # metres; nothing a depth camera measures lies outside, and inside no square of an inverse depth vanishes or overflows
@@ -179,9 +179,10 @@ class Camera:
 
         JSON is an object with `fx`, `fy`, `cx`, `cy`, `width`, `height` and perhaps `depth_scale`; other fields are
         passed over. It may also hold several such objects by name: `name` then says which, unless all are equal. In
-        place of the first four there may be `intrinsic_matrix`, nine numbers column by column as Open3D writes them, or
-        `K` of a ROS camera_info, which may be YAML too (the extra "vision"). Text files are those of ScanNet and TUM:
-        "fx_depth = ...", a matrix, or "fx fy cx cy"; `size` (width, height) is for those that do not tell it.
+        place of the first four there may be `intrinsic_matrix`, nine numbers column by column as Open3D writes them,
+        the metadata of Record3D, or `K` of a ROS camera_info, which may be YAML too (the extra "vision"), as may be
+        files of Kalibr and ORB-SLAM. Text files are those of ScanNet, TUM and COLMAP: "fx_depth = ...", a matrix, or
+        "fx fy cx cy"; `size` (width, height) is for those that do not tell it.
 
         Parameters
         ----------
@@ -196,9 +197,9 @@ class Camera:
             As the file says.
         """
         found = read_fields(Path(path), size, "Camera.from_file")
-        if name is None and _has_intrinsics(found):
+        if name is None and has_intrinsics(found):
             return _from_object(found, path)
-        cameras = {key: value for key, value in found.items() if isinstance(value, dict) and _has_intrinsics(value)}
+        cameras = {key: value for key, value in found.items() if isinstance(value, dict) and has_intrinsics(value)}
         if not cameras:
             raise InputError(
                 f"Camera.from_file needs the fields {', '.join(FIELDS)}; {path} has "
@@ -344,24 +345,14 @@ def check_camera(camera: Any, who: str) -> Camera:
     )
 
 
-def _has_intrinsics(found: dict[str, Any]) -> bool:
-    return "intrinsic_matrix" in found or any(name in found for name in FIELDS[:4])
-
-
-def _from_object(found: dict[str, Any], path: str | Path) -> Camera:
-    values = dict(found)
-    if "intrinsic_matrix" in values:
-        matrix = values["intrinsic_matrix"]
-        if not isinstance(matrix, list) or len(matrix) != 9:
-            raise InputError(
-                f"`intrinsic_matrix` in {path} must be nine numbers, column by column; got {matrix!r}. "
-                "Or give fx, fy, cx and cy."
-            )
-        values |= {"fx": matrix[0], "fy": matrix[4], "cx": matrix[6], "cy": matrix[7]}
+def _from_object(values: dict[str, Any], path: str | Path) -> Camera:
     missing = [name for name in FIELDS if name not in values]
     if missing:
         raise InputError(
             f"Camera.from_file needs the fields {', '.join(FIELDS)}; {path} lacks {', '.join(missing)}. Add them."
         )
     sensor = Sensor(**values["sensor"]) if isinstance(values.get("sensor"), dict) else None
-    return Camera(**{name: values[name] for name in (*FIELDS, "depth_scale") if name in values}, sensor=sensor)
+    try:
+        return Camera(**{name: values[name] for name in (*FIELDS, "depth_scale") if name in values}, sensor=sensor)
+    except ParameterError as error:
+        raise InputError(f"{path} holds no camera: {error}") from None

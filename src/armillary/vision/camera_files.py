@@ -1,11 +1,11 @@
-"""Cameras and poses from the files that recordings come with. The home of PyYAML.
+"""Cameras from the files that recordings come with. The home of PyYAML.
 
-JSON         fields of `Camera`, Open3D's `intrinsic_matrix`, or a camera_info of ROS
+JSON         fields of `Camera`, Open3D's `intrinsic_matrix` or the first camera of its trajectories, a camera_info of
+             ROS, Record3D's metadata, `ppx` and `ppy` of librealsense, or a matrix of 3 x 3
 YAML         a camera_info of ROS: `K` or `camera_matrix`, `width` and `height` (also `image_width`, `image_height`), of
-             several the first; or the settings of ORB-SLAM for TUM's sequences, `Camera.fx` and so on
-text         ScanNet: lines "fx_depth = 577.87", or a matrix of 3 x 3 or 4 x 4; TUM: a line "fx fy cx cy"; # comments
-poses        camera to world: a list "timestamp tx ty tz qx qy qz qw" (TUM), one 4 x 4 matrix in each file of a folder
-             (ScanNet, 7-Scenes), or a .npy of shape (T, 4, 4)
+             several the first; a camera of Kalibr; or the settings of ORB-SLAM for TUM's sequences, `Camera.fx` etc.
+text         ScanNet: lines "fx_depth = 577.87", or a matrix of 3 x 3 or 4 x 4; TUM: a line "fx fy cx cy"; COLMAP's
+             cameras.txt with one pinhole; # comments; or any of the above
 """
 
 from __future__ import annotations
@@ -14,48 +14,71 @@ import json
 import math
 import re
 import warnings
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
-from armillary._typing import Float64Array
 from armillary.exceptions import InputError, MissingExtraError
-from armillary.validation import check_rotation
-from armillary.vision.frames import natural_order
 
 FIELDS = ("fx", "fy", "cx", "cy", "width", "height")
-_ROS_SIZE = {"image_width": "width", "image_height": "height"}
-_ORB_SLAM = {f"Camera.{name}": name for name in FIELDS} | {
+# what others call our fields: ROS and OpenCV, librealsense, instant-ngp, ORB-SLAM
+_NAMES = {
+    "image_width": "width", "image_height": "height", "ppx": "cx", "ppy": "cy", "fl_x": "fx", "fl_y": "fy",
+} | {f"Camera.{name}": name for name in FIELDS} | {
     "Camera1.fx": "fx", "Camera1.fy": "fy", "Camera1.cx": "cx", "Camera1.cy": "cy",
     "DepthMapFactor": "depth_scale", "RGBD.DepthMapFactor": "depth_scale",
 }  # fmt: skip
 _ORB_BENDS = ("Camera.k1", "Camera.k2", "Camera.p1", "Camera.p2", "Camera.k3")
+_BENDS = ("D", "d", "coeffs", "distortion_coeffs", "distortion_coefficients")
+_MATRICES = ("K", "k", "camera_matrix", "intrinsic_matrix")
+# of a camera within a file
+_PARTS = ("intrinsic", "depth_intrinsics", "intrinsics")
 
 
 def read_fields(path: Path, size: tuple[int, int] | None, who: str) -> dict[str, Any]:
     """What a camera file holds, by the names of `Camera`; `size` (width, height) is for files without one."""
-    text = _text(path, who)
-    if path.suffix.lower() in (".yaml", ".yml"):
-        found = _yaml(text, path, who)
-    elif path.suffix.lower() == ".txt":
-        found = _plain(text, path, who)
-    else:
-        found = _json(text, path, who)
+    found = _read(path, who)
+    if isinstance(found, list) and len(found) == 3 and all(np.size(row) == 3 for row in found):
+        found = {"K": np.ravel(found).tolist()}
     if not isinstance(found, dict):
         raise InputError(
-            f"{who} needs a JSON object with the fields {', '.join(FIELDS)}; {path} holds a "
+            f"{who} needs an object with the fields {', '.join(FIELDS)}; {path} holds a "
             f"{type(found).__name__}. Write the intrinsics by name."
         )
-    found = _from_ros(found, path, who)
-    if size is not None and not {"width", "height"} <= set(found):
-        found |= {"width": int(size[0]), "height": int(size[1])}
-    return found
+    found = _named(found, path, who)
+    for name, value in found.items():
+        if isinstance(value, dict) and not has_intrinsics(found):
+            found[name] = _with_size(_named(value, path, who), size)
+    return _with_size(found, size) if has_intrinsics(found) else found
 
 
-def _text(path: Path, who: str) -> str:
+def has_intrinsics(found: dict[str, Any]) -> bool:
+    """Whether an object is a camera, or at least part of one."""
+    return any(name in found for name in FIELDS[:4])
+
+
+def _with_size(found: dict[str, Any], size: tuple[int, int] | None) -> dict[str, Any]:
+    if size is None or {"width", "height"} <= set(found) or not has_intrinsics(found):
+        return found
+    return found | {"width": int(size[0]), "height": int(size[1])}
+
+
+def _read(path: Path, who: str) -> Any:
+    """What a file says, by its ending; text files by what they look like."""
+    text, ending = read_text(path, who), path.suffix.lower()
+    if ending in (".yaml", ".yml"):
+        return _yaml(text, path, who)
+    if ending not in (".txt", ".info", ".intrinsics", ".intrinsic"):
+        return _json(text, path, who)
+    if text.lstrip().startswith(("{", "[")):
+        return _json(text, path, who)
+    # "K: [...]" begins a line of what rostopic prints
+    return _yaml(text, path, who) if re.search(r"^\s*[Kk]\s*:", text, flags=re.MULTILINE) else _plain(text, path, who)
+
+
+def read_text(path: Path, who: str) -> str:
+    """The text of a file, or a sentence."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -86,30 +109,72 @@ def _yaml(text: str, path: Path, who: str) -> Any:
         raise InputError(f"{who} needs YAML; {path} is not: {reason}. Save the camera_info again.") from None
 
 
-def _from_ros(found: dict[str, Any], path: Path, who: str) -> dict[str, Any]:
-    """A camera_info of ROS, or settings of ORB-SLAM, in our names; other files as they are."""
-    names = _ROS_SIZE | _ORB_SLAM
-    values = {names.get(name, name): value for name, value in found.items()}
-    bent = values.get("D", values.get("d", values.get("distortion_coefficients")))
+def _named(found: dict[str, Any], path: Path, who: str) -> dict[str, Any]:
+    """A camera in our names; other objects as they are."""
+    for name in _PARTS:
+        if isinstance(found.get(name), dict):
+            found = found | found[name]
+    cameras = found.get("parameters")
+    if isinstance(cameras, list) and cameras and isinstance(cameras[0], dict):  # a trajectory of Open3D
+        return _named(cameras[0], path, who)
+    values = {_NAMES.get(name, name): value for name, value in found.items()}
+    numbers = values.get("intrinsics")
+    if isinstance(numbers, list) and len(numbers) == 4 and "resolution" in values:  # Kalibr
+        values |= dict(zip(FIELDS, [*numbers, *values["resolution"]], strict=False))
+    _tell_of_distortion(values, path, who)
+    matrix = next((values[name] for name in _MATRICES if name in values), None)
+    if matrix is not None:
+        values |= _of_matrix(matrix, path, in_columns="intrinsic_matrix" in values)
+    if {"w", "h"} <= set(values):
+        values |= _of_record3d(values)
+    if values.get("fx") == 0.0 and values.get("fy") == 0.0:
+        raise InputError(
+            f"{who}: the camera of {path} was not calibrated, its focal lengths are 0. Calibrate it, or take those of "
+            "a preset: Camera.preset."
+        )
+    return values
+
+
+def _tell_of_distortion(values: dict[str, Any], path: Path, who: str) -> None:
+    bent = next((values[name] for name in _BENDS if name in values), None)
     bends = bent.get("data", []) if isinstance(bent, dict) else bent or [values.get(name, 0.0) for name in _ORB_BENDS]
     if np.any(np.abs(np.array(bends, dtype=np.float64)) > 1e-9):
         warnings.warn(
             f"{who}: {path} tells of distortion, which is not undone here. Give frames that are rectified.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
-    matrix = values.get("K", values.get("k", values.get("camera_matrix")))
-    if matrix is None:
-        return values
+
+
+def _of_matrix(matrix: Any, path: Path, in_columns: bool) -> dict[str, Any]:
+    """Intrinsics of nine numbers row by row (ROS), or column by column (Open3D, Record3D)."""
     numbers = matrix.get("data") if isinstance(matrix, dict) else matrix
     try:
         k = np.array(numbers, dtype=np.float64).reshape(3, 3)
     except (TypeError, ValueError):
+        order, theirs = ("column by column", "intrinsic_matrix") if in_columns else ("row by row", "K")
         raise InputError(
-            f"`K` in {path} must be nine numbers, row by row; got {numbers!r}. Give a camera_info of ROS, or fx, fy, "
-            "cx and cy."
+            f"`{theirs}` in {path} must be nine numbers, {order}; got {numbers!r}. Give a camera_info of ROS, or fx, "
+            "fy, cx and cy."
         ) from None
-    return values | {"fx": k[0, 0], "fy": k[1, 1], "cx": k[0, 2], "cy": k[1, 2]}
+    # the last row of K is 0 0 1, so that a file tells by itself which way it is written
+    if k[0, 2] == k[1, 2] == 0.0 and k[2, :2].any():
+        k = k.T
+    return dict(zip(FIELDS[:4], (float(value) for value in (k[0, 0], k[1, 1], k[0, 2], k[1, 2])), strict=True))
+
+
+def _of_record3d(values: dict[str, Any]) -> dict[str, Any]:
+    """Metadata of Record3D or instant-ngp: `w` and `h` are of the colour image, `dw` and `dh` of depth."""
+    wide, high = values["w"], values["h"]
+    width, height = values.get("dw", wide), values.get("dh", high)
+    found: dict[str, Any] = {"width": width, "height": height}
+    # centres of pixels lie half a pixel from corners, which both images share
+    for focal, centre, factor in (("fx", "cx", width / wide), ("fy", "cy", height / high)):
+        if focal in values:
+            found[focal] = values[focal] * factor
+        if centre in values:
+            found[centre] = (values[centre] + 0.5) * factor - 0.5
+    return found
 
 
 def _plain(text: str, path: Path, who: str) -> dict[str, Any]:
@@ -118,6 +183,11 @@ def _plain(text: str, path: Path, who: str) -> dict[str, Any]:
         found = {ours: float(named[f"{theirs}_depth"]) for ours, theirs in
                  (("fx", "fx"), ("fy", "fy"), ("cx", "mx"), ("cy", "my"))}  # fmt: skip
         return found | {"width": int(named["depthWidth"]), "height": int(named["depthHeight"])}
+    lines = [line.split() for line in re.sub(r"#.*", "", text).splitlines() if line.split()]
+    if len(lines) == 1 and lines[0][1:2] in (["PINHOLE"], ["SIMPLE_PINHOLE"]):  # COLMAP, whose pixels begin at corners
+        size, lens = lines[0][2:4], [float(value) for value in lines[0][4:]]
+        fx, fy, cx, cy = lens if len(lens) == 4 else [lens[0], *lens]
+        return dict(zip(FIELDS, (fx, fy, cx - 0.5, cy - 0.5, int(size[0]), int(size[1])), strict=True))
     try:
         numbers = np.array(re.sub(r"#.*", "", text).split(), dtype=np.float64)
     except ValueError:
@@ -131,125 +201,3 @@ def _plain(text: str, path: Path, who: str) -> dict[str, Any]:
         f"{who} reads text files with ScanNet's lines 'fx_depth = ...', a matrix of 3 x 3 or 4 x 4, or 'fx fy cx cy'; "
         f"{path} has none of these. Write the intrinsics as JSON."
     )
-
-
-# ----------------------------------------------------------------------------------------------------------- poses
-
-
-def open_poses(path: str | Path, timestamps: tuple[float | None, ...] | None = None) -> Float64Array:
-    """Poses (T, 4, 4) of a recording, camera to world; NaN where a frame has none.
-
-    Rotations that were recorded with few digits are replaced by the nearest ones, with one note.
-
-    Parameters
-    ----------
-    path : str or Path
-        A list "timestamp tx ty tz qx qy qz qw" (TUM RGB-D), a folder with one 4 x 4 matrix in each file, in natural
-        order (ScanNet, 7-Scenes), or a .npy of shape (T, 4, 4).
-    timestamps : tuple of float, optional
-        Of the frames, e.g. `Frames.timestamps`: of a list the pose nearest in time is taken for each.
-
-    Returns
-    -------
-    array of shape (T, 4, 4)
-        Camera to world.
-
-    Examples
-    --------
-    >>> import numpy as np, tempfile
-    >>> from armillary.vision import open_poses
-    >>> path = tempfile.mkdtemp() + "/poses.npy"
-    >>> np.save(path, np.tile(np.eye(4), (3, 1, 1)))
-    >>> open_poses(path).shape
-    (3, 4, 4)
-    """
-    who, place = "open_poses", Path(path)
-    if not place.exists():
-        raise InputError(f"{who}: '{place}' is not there. Give a list of poses, a folder of matrices or a .npy file.")
-    if place.is_dir():
-        poses = np.array([_matrix(file, who) for file in sorted(place.iterdir(), key=natural_order) if _is_text(file)])
-    elif place.suffix.lower() == ".npy":
-        poses = _stored(place, who)
-    else:
-        poses = _trajectory(place, timestamps, who)
-    if not len(poses):
-        raise InputError(f"{who} found no pose in '{place}'. Give a folder with one 4 x 4 matrix in each text file.")
-    return _proper(poses, place, who)
-
-
-def turns_between(poses: Float64Array) -> list[Float64Array | None]:
-    """The rotation (3, 3) of the view since the frame before, for each: a direction m becomes R m; None: unknown."""
-    found: list[Float64Array | None] = [None]
-    for before, now in pairwise(poses):
-        turn = now[:3, :3].T @ before[:3, :3]
-        found.append(turn if np.isfinite(turn).all() else None)
-    return found
-
-
-def _proper(poses: Float64Array, place: Path, who: str) -> Float64Array:
-    proper, n_rough = np.full_like(poses, np.nan), 0
-    for number, pose in enumerate(poses):
-        if np.isfinite(pose).all():
-            with warnings.catch_warnings(record=True) as heard:
-                warnings.simplefilter("always")
-                turn = check_rotation(pose[:3, :3], 3, f"pose {number} in '{place}'")
-            n_rough += bool(heard)
-            assert turn is not None
-            proper[number] = pose
-            proper[number, :3, :3] = turn
-    if n_rough:
-        warnings.warn(
-            f"{who}: rotations of {n_rough} of {len(poses)} poses in '{place}' have few digits; the nearest ones are "
-            "taken.",
-            UserWarning,
-            stacklevel=3,
-        )
-    return proper
-
-
-def _is_text(file: Path) -> bool:
-    return file.is_file() and not file.name.startswith(".") and file.suffix.lower() in (".txt", ".mat", ".pose", "")
-
-
-def _matrix(file: Path, who: str) -> Float64Array:
-    try:
-        numbers = np.array(_text(file, who).split(), dtype=np.float64)
-    except ValueError:
-        numbers = np.empty(0)
-    if len(numbers) not in (12, 16):
-        raise InputError(f"{who} needs a matrix of 4 x 4 numbers in each file; '{file}' has {len(numbers)} numbers.")
-    pose = np.eye(4)
-    pose[: len(numbers) // 4] = numbers.reshape(-1, 4)
-    return pose
-
-
-def _stored(place: Path, who: str) -> Float64Array:
-    try:
-        poses = np.load(place, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{who} cannot read '{place}': {error}. Save it again.") from None
-    if poses.ndim != 3 or poses.shape[1:] != (4, 4) or poses.dtype.kind != "f":
-        raise InputError(
-            f"Poses in '{place}' must be floats of shape (T, 4, 4); got {poses.dtype} of shape {poses.shape}."
-        )
-    return np.asarray(poses, dtype=np.float64)
-
-
-def _trajectory(place: Path, timestamps: tuple[float | None, ...] | None, who: str) -> Float64Array:
-    lines = [line.partition("#")[0].split() for line in _text(place, who).splitlines()]
-    try:
-        table = np.array([line for line in lines if line], dtype=np.float64)
-    except ValueError:
-        table = np.empty((0, 0))
-    if table.ndim != 2 or table.shape[1] != 8 or not np.all(np.linalg.norm(table[:, 4:], axis=1) > 0.0):
-        raise InputError(
-            f"{who} needs lines 'timestamp tx ty tz qx qy qz qw'; '{place}' has others. Give TUM's groundtruth.txt, a "
-            "folder of matrices or a .npy file."
-        )
-    if timestamps and all(time is not None for time in timestamps):
-        wanted = np.array(timestamps, dtype=np.float64)
-        table = table[np.abs(table[:, 0][None] - wanted[:, None]).argmin(axis=1)]
-    poses = np.tile(np.eye(4), (len(table), 1, 1))
-    poses[:, :3, :3] = Rotation.from_quat(table[:, 4:]).as_matrix()
-    poses[:, :3, 3] = table[:, 1:4]
-    return poses

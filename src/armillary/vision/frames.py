@@ -1,6 +1,7 @@
 """Recorded frames as a sequence that reads each file when it is asked for.
 
-folder       its images in natural order (2 before 10); or its list `depth.txt`, or its folder `depth`
+folder       its images in natural order (2 before 10), those with "depth" in their names where others are beside them
+             (7-Scenes); or its list `depth.txt`, or its folder `depth`
 list .txt    a line for each frame, "timestamp path" or "path", relative to the list, # for comments (TUM RGB-D)
 .npz, .npy   depth (H, W) or (T, H, W), or normals (H, W, 3) or (T, H, W, 3)
 image        one frame
@@ -155,6 +156,7 @@ def _places(path: Path, key: str | None) -> list[_Place]:
 
 def _folder(folder: Path, key: str | None) -> list[_Place]:
     images = [path for path in folder.iterdir() if path.suffix.lower() in IMAGE_ENDINGS and not _is_hidden(path)]
+    images = [path for path in images if "depth" in path.stem.lower()] or images
     if images:
         return [_Place(path, path.stem) for path in sorted(images, key=natural_order)]
     if (folder / "depth.txt").is_file():

@@ -226,7 +226,8 @@ class Atlanta:
 def gravity_direction(directions: Any, weights: Any = None, *, guess: Any = (0.0, 1.0, 0.0)) -> Float64Array:
     """Which way is down, a unit vector (3,): the axis of the Manhattan frame of directions (K, 3) nearest to `guess`.
 
-    By default the guess is y, down in an image of a camera that is held upright.
+    By default the guess is y, down in an image of a camera that is held upright. For a camera that looks up or down by
+    more than 45 degrees, or lies on its side, give a better one: a wall and the floor look alike without it.
 
     Parameters
     ----------
@@ -314,6 +315,8 @@ def atlanta_frames(
 
 class WorldFrames:
     """The directions of a stream in the world of its first frame: add each frame, then ask for frames and gravity.
+
+    Gravity is told with y of the first frame as the guess, see `gravity_direction`.
 
     Examples
     --------

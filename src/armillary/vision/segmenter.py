@@ -192,6 +192,10 @@ class DirectionSegmenter:
     A frame takes at most eight sweeps and the next goes on; `model.set_params(max_iter=...)` asks for more.
 
     A frame without a single valid pixel is no error: its labels are all -1, and what is remembered ages by one step.
+    Where one plane alone is in sight, nothing tells how the view turns about its normal: it is taken to rest
+    (`motion.n_unseen_axes` is then 1). Walls that return after such a turn may have other ids; give `rotation` where it
+    is measured.
+
     `tracking` of a frame is "lost" where it does not agree with the one before (a jump, a hand before the camera); its
     labels then stand alone, ids are kept by their directions, and the next frame that agrees has it "regained".
 
@@ -346,7 +350,9 @@ class DirectionSegmenter:
             return None
         if not self._follows and turn is None:
             return None
-        turns = _turns(tracker, last, rows) if turn is None else [turn]
+        if turn is not None:
+            return estimated_motion(scene.depth, scene.normals, last.depth, self._camera, [turn], turn)
+        turns = _turns(tracker, last, rows)
         return estimated_motion(scene.depth, scene.normals, last.depth, self._camera, turns)
 
     def _painted(self, scene: Scene, ids: Any, stride: int, motion: ViewMotion | None) -> tuple[LabelImage, Any]:
