@@ -736,7 +736,7 @@ def check_numbers(value: Any, name: str, who: str, *, may_be_infinite: bool = Fa
             f"`{name}` of {who} must hold real numbers; they do not convert: {str(error).rstrip('.')}. "
             "Pass an array of floats."
         ) from error
-    if not may_be_infinite and not np.isfinite(array).all():
+    if not may_be_infinite and not np.logical_and.reduce(np.isfinite(array), axis=None):
         raise InputError(
             f"`{name}` of {who} must hold finite numbers; got {array[~np.isfinite(array)][0]}. Drop such entries."
         )

@@ -47,8 +47,9 @@ _Curves: TypeAlias = Callable[[Float64Array, Float64Array], Float64Array]
 
 # Below this radius the expansion misses digits and the series is short (at most 60 terms).
 _SERIES_RADIUS = 30.0
-# Terms of the series that are taken together: small arrays cost what NumPy's calls cost.
-_MOST_TERMS, _MOST_NUMBERS = 32, 4096
+# Terms of the series that are taken together: small arrays cost what NumPy's calls cost, and 60 terms are enough.
+_MOST_TERMS, _MOST_NUMBERS = 60, 4096
+_THREE_ORDERS = np.arange(3.0)[:, None]
 # From this order on Stirling's series has all digits; below it lgamma does not yet cancel.
 _STIRLING_ORDER = 15.0
 
@@ -312,11 +313,12 @@ def _invert(v: Float64Array, length: Float64Array, complement: Float64Array) -> 
     is_done = np.zeros(k.shape, dtype=bool)
     # A is concave, so a step from below never passes the root, and one from above that falls below `low` is
     # caught there: the iteration converges from any start in the bracket, in 2 to 5 steps.
+    is_short = length < 0.5
     for _ in range(20):
         own_length, own_complement, slope = _resultant(v, k)
-        step = np.where(length < 0.5, own_length - length, complement - own_complement) / slope
+        step = np.where(is_short, own_length - length, complement - own_complement) / slope
         # a root does not move once found: its bits do not depend on its neighbours
-        k = np.where(is_done, k, np.clip(k - step, low, high))
+        k = np.where(is_done, k, np.minimum(np.maximum(k - step, low), high))
         # convergence is quadratic: what is left is about the square of this
         is_done |= np.abs(step) <= 1e-8 * k
         if is_done.all():
@@ -328,10 +330,11 @@ def _resultant(order: Float64Array, concentration: Float64Array) -> list[FloatOr
     """A, 1 - A and A' together, since they share their sums."""
 
     def series(v: Float64Array, k: Float64Array) -> Float64Array:
-        h = 1.0 + _series(v + np.arange(3.0)[:, None], k)
+        h = 1.0 + _series(v + _THREE_ORDERS, k)
         # A/k in D and in D + 2 dimensions; A' = A (1/k + A_{D+2} - A_D) is then no exception at k = 0
         slope, next_slope = h[1] / h[0] / (2.0 * v + 2.0), h[2] / h[1] / (2.0 * v + 4.0)
-        return np.stack([k * slope, 1.0 - k * slope, slope * (1.0 - k * k * (slope - next_slope))])
+        length = k * slope
+        return np.array([length, 1.0 - length, slope * (1.0 - k * k * (slope - next_slope))])
 
     def uniform(v: Float64Array, k: Float64Array) -> Float64Array:
         r = np.hypot(v, k)
@@ -349,8 +352,8 @@ def _series(v: Float64Array, k: Float64Array) -> Float64Array:
     term = x / (v + 1.0)
     total: Float64Array = term
     n_terms = min(_MOST_TERMS, max(1, _MOST_NUMBERS // max(1, term.size)))
-    n = 2.0 + np.arange(n_terms).reshape(-1, *(1,) * term.ndim)
-    while np.any(term > 1e-17 * total):
+    n = np.arange(2.0, 2.0 + n_terms).reshape(-1, *(1,) * term.ndim)
+    while (term > 1e-17 * total).any():
         terms = x / (n * (v + n))
         terms[0] *= term
         np.multiply.accumulate(terms, axis=0, out=terms)
@@ -393,12 +396,18 @@ def _by_region(
     series: _Curves, uniform: _Curves, v: Float64Array, k: Float64Array, n_curves: int = 1
 ) -> list[FloatOrArray]:
     """Each curve at each point, by the formula of the point's region: arrays of the shape of k, or floats."""
+    shape, v, k = k.shape, v.ravel(), k.ravel()
     near = (np.hypot(v, k) < _SERIES_RADIUS) | (k <= 2.0 * np.sqrt(v + 1.0))
-    curves = np.empty((n_curves, *k.shape))
-    for formula, here in ((series, near), (uniform, ~near)):
-        if here.any():  # either formula takes a tenth of a millisecond for no points at all
-            curves[:, here] = formula(v[here], k[here])
-    return [curve if curve.ndim else float(curve) for curve in curves]
+    # either formula takes a tenth of a millisecond for no points at all, and most fits lie on one side
+    if len(near) and near.all() == near.any():
+        curves = (series if near[0] else uniform)(v, k).reshape(n_curves, *shape)
+    else:
+        curves = np.empty((n_curves, len(near)))
+        for formula, here in ((series, near), (uniform, ~near)):
+            if here.any():
+                curves[:, here] = formula(v[here], k[here])
+        curves = curves.reshape(n_curves, *shape)
+    return [curve if shape else float(curve) for curve in curves]
 
 
 _MOST_DIMENSIONS = 1e100  # squares are finite

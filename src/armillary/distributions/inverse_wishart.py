@@ -46,8 +46,8 @@ def draw(scales: Float64Array, degrees: ArrayLike, generator: np.random.Generato
     roots = np.sqrt(generator.chisquare(np.broadcast_to(each, scales.shape[:-1])))
     triangles[..., np.arange(dimension), np.arange(dimension)] = roots
     # scale = L L', T M = L', and M' M = L (T T')^-1 L'
-    halves = np.linalg.solve(triangles, np.swapaxes(np.linalg.cholesky(scales), -1, -2))
-    return np.asarray(np.swapaxes(halves, -1, -2) @ halves)
+    halves = np.linalg.solve(triangles, np.linalg.cholesky(scales).mT)
+    return np.asarray(halves.mT @ halves)
 
 
 def mode(scales: Float64Array, degrees: ArrayLike) -> Float64Array:

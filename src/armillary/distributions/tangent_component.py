@@ -54,6 +54,11 @@ class TangentComponent:
         return self.n_features - 1
 
     @cached_property
+    def _prior_scale(self) -> Float64Array:
+        """delta I (p, p)."""
+        return self.scale * np.eye(self._dimension)
+
+    @cached_property
     def _log_area(self) -> float:
         return float(sphere.log_area(self.n_features))
 
@@ -210,7 +215,7 @@ class TangentComponent:
 
     def _within(self, frames: Float64Array, scatters: Float64Array) -> Float64Array:
         """delta I + S (G, p, p) in the coordinates of frames (G, D, p)."""
-        return np.asarray(np.swapaxes(frames, 1, 2) @ scatters @ frames + self.scale * np.eye(self._dimension))
+        return np.asarray(frames.mT @ scatters @ frames + self._prior_scale)
 
     def log_density(self, parameters: TangentGaussian, rows: Float64Array) -> Float64Array:
         """(A), (n, K)."""

@@ -44,7 +44,7 @@ class TangentGaussian(NamedTuple):
     def of(cls, mean: Float64Array, covariance: Float64Array, frame: Float64Array | None = None) -> TangentGaussian:
         """From covariances (..., p, p) in the coordinates of `sphere.tangent_frame(mean)`, which may be known."""
         frame = sphere.tangent_frame(mean) if frame is None else frame
-        across = np.swapaxes(frame, -1, -2)
+        across = frame.mT
         lower = np.linalg.cholesky(covariance)
         log_determinant = 2.0 * np.log(np.diagonal(lower, axis1=-2, axis2=-1)).sum(axis=-1)
         return cls(mean, frame @ covariance @ across, np.linalg.solve(lower, across), log_determinant)
@@ -116,7 +116,8 @@ def from_limbs(limbs: Float64Array, bases: Float64Array, *, with_scatter: bool =
     """
     n_features = bases.shape[1]
     sums = limbs[:, 0] + limbs[:, 1]
-    vector, squares, others = np.split(sums, [n_features, n_features + n_features**2], axis=1)
+    others = sums[:, n_features + n_features**2 :]
+    vector, squares = sums[:, :n_features], sums[:, n_features : n_features + n_features**2]
     if not with_scatter:
         nothing = np.broadcast_to(0.0, (len(sums), n_features, n_features))
         return RowSums(vector, nothing, others[:, 0], others[:, 2], others[:, 3])
@@ -236,5 +237,5 @@ class TangentSums(NamedTuple):
         """P S P' (..., D, D)."""
         here, there = self.base[..., None, :], base[..., None, :]
         # rows of a matrix move by P, so its columns do when it is turned over
-        turned = np.swapaxes(sphere.transport(self.scatter, here, there), -1, -2)
-        return np.swapaxes(sphere.transport(turned, here, there), -1, -2)
+        turned = sphere.transport(self.scatter, here, there).mT
+        return sphere.transport(turned, here, there).mT

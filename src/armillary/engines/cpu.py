@@ -977,6 +977,11 @@ class Passes:
 
     # ---------------------------------------------------------------------------------------------- inside
 
+    @cached_property
+    def is_in_place(self) -> bool:
+        """Whether kernels take rows by their numbers from where they are."""
+        return self.points.is_unit and not self.points.is_sparse
+
     @property
     def _is_flat(self) -> bool:
         """Whether the rows are narrow, and lie in one array as kernels take them."""

@@ -8,7 +8,6 @@ increasing order, so that a function of a set has the same bits whenever the set
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -283,8 +282,7 @@ class CpuSets:
 
     @property
     def _is_in_place(self) -> bool:
-        points = self._passes.points
-        return points.is_unit and not points.is_sparse
+        return self._passes.is_in_place
 
     @cached_property
     def _is_by_lane(self) -> bool:
@@ -313,6 +311,9 @@ class CpuSets:
             self._passes.run(lambda number: self._with_lane(wanted[number], task), len(wanted))
             return
         n_pieces, n_threads = len(self._owners), self._passes.n_threads
+        if self._is_in_place and len(self.numbers) < 2 * _TASK_ROWS:
+            task(self._work(0, n_pieces))
+            return
         n_tasks = min(n_pieces, n_threads if n_pieces < _MANY_PIECES * n_threads else _TASKS_PER_THREAD * n_threads)
         n_tasks = max(1, min(n_tasks, len(self.numbers) // _TASK_ROWS))
         if not self._is_in_place:
@@ -385,7 +386,8 @@ class CpuSets:
 
     def _weighted(self, weights: Float64Array) -> CpuSets:
         """The same sets with weights (M,); as they are cut, they stay."""
-        twin = copy.copy(self)
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
         twin._weights, twin._known, twin._last_sums = weights, {}, None
         for known in ("counts", "_totals"):
             vars(twin).pop(known, None)

@@ -10,6 +10,7 @@ launch      a two-component fit to the set, from the rows and chance alone, then
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -98,13 +99,14 @@ def _fitted(
         rows = few.rows(number)
         is_left = _first_cut(rows, pair).is_left(rows)
         lefts.append(np.where(is_left, _FIRST_SHARE, 1.0 - _FIRST_SHARE))
-    ends = np.cumsum([len(one) for one in samples])[:-1]
+    ends = np.cumsum([0, *(len(one) for one in samples)]).tolist()
     for _ in range(_LAUNCH_STEPS):
         laws = component.point_estimate(few.shared(lefts))
         shares = np.array([(left.sum() + 1.0) / (len(left) + 2.0) for left in lefts])
         rule = score_rule(component, laws, np.log(np.stack([shares, 1.0 - shares], axis=1)).ravel())
         # a side that has lost all rows must still have weight for its next estimate
-        lefts = np.split(expit(np.clip(few.log_odds(rule), -_MOST_ODDS, _MOST_ODDS)), ends)
+        shares = expit(np.clip(few.log_odds(rule), -_MOST_ODDS, _MOST_ODDS))
+        lefts = [shares[start:stop] for start, stop in pairwise(ends)]
     return [LaunchDivision(odds) for odds in sets.odds(rule, _MOST_ODDS)]
 
 

@@ -214,7 +214,7 @@ def tangent_frame(base_point: ArrayLike) -> Float64Array:
     """
     (base,) = _vectors(base_point=base_point)
     axes = np.eye(base.shape[-1])[:-1]
-    return np.swapaxes(_to_pole(axes, base[..., None, :]), -1, -2)
+    return _to_pole(axes, base[..., None, :]).mT
 
 
 def tangent_coordinates(tangent_vec: ArrayLike, base_point: ArrayLike) -> Float64Array:
@@ -304,6 +304,9 @@ def log_area(dimension: ArrayLike) -> Any:
 def _vectors(**named: ArrayLike) -> list[Float64Array]:
     """The arguments as float64, of one D; the names are for the sentence."""
     arrays = [check_numbers(value, name, "geometry") for name, value in named.items()]
+    shape = arrays[0].shape
+    if shape and shape[-1] and all(array.shape == shape for array in arrays):
+        return arrays
     if any(array.ndim == 0 or array.shape[-1] == 0 for array in arrays) or len({one.shape[-1] for one in arrays}) > 1:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in zip(named, arrays, strict=True))
         raise InputError(

@@ -136,7 +136,7 @@ def from_products(limbs: Float64Array) -> Float64Array:
 
 def mirrored(squares: Float64Array) -> Float64Array:
     """Matrices (..., D, D) whose lower halves are the upper ones."""
-    return np.where(_is_upper(squares.shape[-1]), squares, np.swapaxes(squares, -1, -2))
+    return np.where(_is_upper(squares.shape[-1]), squares, squares.mT)
 
 
 @cache
