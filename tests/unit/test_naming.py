@@ -159,6 +159,21 @@ def test_words_of_many_scripts(text, words):
     assert words_of(text) == words
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<b>Letters</b><br/>to <a href='x.html'>us</a>", ["Letters", "to", "us"]),
+        ("&lt;em&gt;Letters&lt;/em&gt; &amp; news&nbsp;now", ["Letters", "news", "now"]),
+        ("it&#39;s <!DOCTYPE html>ours", ["it's", "ours"]),
+        ("where ab <cd and ef> gh", ["where", "ab", "gh"]),  # reads as a tag
+        ("ab < cd and ef > gh", ["ab", "cd", "and", "ef", "gh"]),
+        ("R&D &c", []),
+    ],
+)
+def test_html_is_no_word(text, words):
+    assert words_of(text) == words
+
+
 def test_clusters_in_scripts_without_spaces_have_names():
     texts = [f"{'银行卡转账' if row % 2 else '大蒜黄油'}{row}" for row in range(20)]
     names = name_clusters(np.arange(20) % 2, texts=texts)

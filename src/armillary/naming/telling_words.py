@@ -10,6 +10,7 @@ word that is in every document still weighs.
 
 from __future__ import annotations
 
+import html
 import itertools
 import re
 import unicodedata
@@ -30,6 +31,8 @@ _SPACELESS = (
     "\uff66-\uff9f\U00020000-\U0003ffff"
 )
 _RUNS = re.compile(f"([{_SPACELESS}]+)")
+# What a page on the web has between its words: tags, with a letter after the bracket (a < b is none).
+_TAG = re.compile(r"<[/!]?[A-Za-z][^<>]{0,1000}>")
 _LAST_MARK = 0xFFFF  # beyond, Python looks at sets of characters one by one
 # Documents looked at in a cluster, and letters of each of them.
 _MOST_DOCUMENTS, _MOST_LETTERS = 1000, 5000
@@ -44,8 +47,13 @@ Words = list[tuple[str, float]]
 def words_of(text: str) -> list[str]:
     """The words of a text, as they are written: two letters or more, no digit first.
 
-    Where a script has no spaces, each two characters that follow each other are a word.
+    Where a script has no spaces, each two characters that follow each other are a word. Tags of HTML are none, and
+    &amp; and the like are what they stand for: 35 of 1,200 news had met in a cluster "lt, gt, color".
     """
+    if "&" in text:
+        text = html.unescape(text)
+    if "<" in text:
+        text = _TAG.sub(" ", text)
     if text.isascii():
         return _WORD.findall(text)
     text = unicodedata.normalize("NFC", text)  # accents are one with their letter, or two, by what wrote the text

@@ -100,7 +100,7 @@ def headline(data: ReportData, found: Findings) -> str:
         words += f" Fits on half of the rows agree {agreement_of_halves:.0%}."
     is_clear = getattr(data.choice, "is_clear", getattr(data.model, "is_clear_", None))
     if is_clear is not None and not is_clear:
-        words += " They are not clear: other cuts fit about as well."
+        words += " They are not clear: rows like these without clusters have clusters nearly as clear."
     named = [found.words[k] for k in np.argsort(-facts.sizes, kind="stable")[:3] if found.words[k]]
     if named:
         words += f" The largest {'is' if len(named) == 1 else 'are'} {escape('; '.join(named))}."
