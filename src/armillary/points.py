@@ -283,6 +283,14 @@ class Points:
             return SparseBlock(chosen.data, chosen.indices, chosen.indptr, self.n_features)
         return chosen if self.is_unit else unit_block(chosen, 0, self.who, gauge=self.gauge)
 
+    def have_direction(self) -> npt.NDArray[np.bool_]:
+        """Which rows (n,) on disk are finite and not all zero: one reading of all of them."""
+        found = np.empty(self.n_rows, np.bool_)
+        for first, last in self.lanes:
+            with self._ahead.stretch(first, last) as rows:
+                found[first:last] = has_direction(rows)
+        return found
+
     def take(self, numbers: npt.NDArray[np.int64]) -> Points:
         """Some rows with their weights, as points of their own."""
         weights = None if self.weights is None else self.weights[numbers]
@@ -320,6 +328,16 @@ class Points:
         Sums over all parts, added in any order, are those over the set.
         """
         return self if (first_row, q) == (self.first_row, self.q) else replace(self, first_row=first_row, grid=q)
+
+    def without_missing(self) -> Points:
+        """Those of the rows on disk that have a direction."""
+        is_present = self.have_direction()
+        if is_present.all():
+            return self
+        if not is_present.any():
+            return replace(no_points(self.n_features, self.who), is_present=is_present)
+        weights = None if self.weights is None else self.weights[is_present]
+        return replace(self, matrix=self.matrix.only(is_present), weights=weights, is_present=is_present)
 
     def as_directions(self) -> Points:
         """The rows that are not zero and have weight, made unit: where counts point to."""
@@ -416,8 +434,12 @@ def as_present_points(
 ) -> Points:
     """`as_points` of the rows that have a direction; those with NaN or inf and those of zeros are missing.
 
-    All weight may be on rows that are missing; that there is no other row is for the caller to allow.
+    All weight may be on rows that are missing; that there is no other row is for the caller to allow. Rows on disk are
+    read once for this.
     """
+    if isinstance(X, StoredRows):
+        points = as_points(X, who, sample_weight, expected_features, gauge, most_weight)
+        return points.without_missing()
     matrix = as_matrix(X, who, expected_features)
     weights = check_sample_weight(sample_weight, matrix.shape[0], who, most=most_weight)
     is_present = has_direction(matrix)

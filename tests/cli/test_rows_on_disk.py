@@ -26,7 +26,7 @@ def shards(tmp_path):
 @pytest.fixture
 def small_memory(monkeypatch):
     """A machine on which nothing of these tests fits."""
-    for home in ("armillary.cli.reading", "armillary.sources.stored"):
+    for home in ("armillary.cli.reading", "armillary.cli.clustering", "armillary.sources.stored"):
         monkeypatch.setattr(f"{home}.free_memory", lambda: 24_000)
     monkeypatch.setattr("armillary.sources.stored.StoredRows._refuse_large", lambda *_: None)
     monkeypatch.setattr("armillary.cli.reading._SURELY_SMALL", 0)
@@ -68,11 +68,11 @@ def test_what_is_larger_than_memory_stays_on_disk(run, shards, small_memory):
     assert held.code == 0, told(held)
     said = told(held)
     assert "stay on disk" in said
-    assert "No report.html" in said
     summary = json.loads((shards / "disk" / "summary.json").read_text())
     assert summary["data"]["is_on_disk"]
     assert sum(line["size"] for line in summary["clusters"]) == 1200
-    assert not (shards / "disk" / "report.html").exists()
+    page = (shards / "disk" / "report.html").read_text()
+    assert "This page shows 120 of the 1,200 rows, drawn at random" in page
     model = armillary.load(shards / "disk" / "model.safetensors")
     for output in ("new.npy", "new.csv"):
         done = run("predict", shards / "disk", shards / "shards", "-o", shards / output)
@@ -80,6 +80,27 @@ def test_what_is_larger_than_memory_stays_on_disk(run, shards, small_memory):
     np.testing.assert_array_equal(np.load(shards / "new.npy"), model.labels_)
     rows = (shards / "new.csv").read_text().splitlines()[1:]
     np.testing.assert_array_equal([int(row.split(",")[1]) for row in rows], model.labels_)
+
+
+def test_rows_on_disk_without_direction_do_not_stop_a_run(run, shards, small_memory):
+    bad = np.load(shards / "shards" / "part-3.npy")
+    bad[7], bad[60] = np.nan, 0.0
+    np.save(shards / "shards" / "part-3.npy", bad)
+    done = run("cluster", shards / "shards", "-k", "4", "-o", shards / "disk")
+    assert done.code == 0, told(done)
+    said = told(done)
+    assert "stay on disk" in said
+    assert "2 of 1,200 rows have no direction (empty, NaN, infinite or all zero), the first is row 307" in said
+    labels = labels_of(shards / "disk")
+    np.testing.assert_array_equal(np.flatnonzero(labels < 0), [307, 360])
+    for output in ("new.npy", "new.csv"):
+        done = run("predict", shards / "disk", shards / "shards", "-o", shards / output)
+        assert done.code == 0, told(done)
+        assert told(done).count("2 of 1,200 rows have no direction") == 1
+    np.testing.assert_array_equal(np.load(shards / "new.npy"), labels)
+    refused = run("cluster", shards / "shards", "-k", "4", "--missing", "raise", "-o", shards / "no")
+    assert refused.code == 2
+    assert "row 7 of" in told(refused)
 
 
 def test_what_needs_rows_in_memory_says_so_and_takes_a_sample(run, shards, small_memory):

@@ -530,6 +530,57 @@ def test_rows_without_direction_are_named_by_file_and_row(tmp_path):
         as_points(open_rows([tmp_path / "a.npy", tmp_path / "b.npy"]), "Model").rows([3, 2100])
 
 
+@pytest.mark.parametrize("form", ["npy", "parquet", "csr"])
+def test_rows_that_are_left_out_are_as_if_they_were_not_there(tmp_path, form):
+    X, draws = given("f4"), np.random.default_rng(5)
+    np.save(tmp_path / "weights.npy", np.arange(1.0, N + 1))
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for number, part in enumerate(np.split(X, [1000, 1700])):
+        if form == "csr":
+            sp.save_npz(folder / f"{number}.npz", sp.csr_matrix(part), compressed=False)
+        elif form == "parquet":
+            pq.write_table(pa.table({"v": lists(part)}), folder / f"{number}.parquet", row_group_size=301)
+        else:
+            np.save(folder / f"{number}.npy", part)
+    rows = open_rows(folder, weights=tmp_path / "weights.npy")
+    every_other = np.arange(N) % 2 == 0
+    far_apart = np.isin(np.arange(N), [3, 2900])
+    but_one_file = (np.arange(N) < 1000) | (np.arange(N) >= 1700)
+    for is_here in (draws.random(N) < 0.9, draws.random(N) < 0.1, every_other, far_apart, but_one_file):
+        fewer = pickle.loads(pickle.dumps(rows.only(is_here)))
+        np.testing.assert_array_equal(fewer.weights, 1.0 + np.flatnonzero(is_here))
+        if form == "csr":
+            np.testing.assert_array_equal(fewer[:].toarray(), X[is_here])
+            np.testing.assert_array_equal(fewer[[1, 0]].toarray(), X[is_here][[1, 0]])
+        else:
+            if len(fewer) > 5:
+                check_reading(fewer, X[is_here])
+            np.testing.assert_array_equal(fewer[:], X[is_here])
+        middle = len(fewer) // 2
+        np.testing.assert_array_equal(
+            fewer.between(middle, len(fewer)).only(np.arange(len(fewer) - middle) > 0).shape,
+            (len(fewer) - middle - 1, D),
+        )
+        last = int(np.flatnonzero(is_here)[-1])
+        assert fewer.place(len(fewer) - 1).startswith(f"row {last - 1700:,} of ")
+
+
+def test_few_rows_among_many_that_are_left_out_take_little_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "_LOOKED_THROUGH_ROWS", 100)
+    np.save(tmp_path / "a.npy", given("f4"))
+    is_here = np.zeros(N, np.bool_)
+    is_here[[0, N - 1]] = True
+    asked = []
+    shard = open_rows(tmp_path / "a.npy").only(is_here).shards[0]
+    reader = shard.reader()
+    plain = reader._reader.read
+    reader._reader.read = lambda start, stop, out: asked.append(stop - start) or plain(start, stop, out)
+    out = reader.read(0, 2, np.empty((2, D), np.float32))
+    np.testing.assert_array_equal(out, given("f4")[[0, N - 1]])
+    assert max(asked) == 100
+
+
 def test_models_that_need_all_rows_say_so(tmp_path):
     np.save(tmp_path / "a.npy", given("f4", 300))
     rows = open_rows(tmp_path / "a.npy")

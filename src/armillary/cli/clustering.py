@@ -30,9 +30,12 @@ from armillary.files.vectors import Vectors
 from armillary.files.words import read_words
 from armillary.report.clusters import ClusterFacts
 from armillary.selection.counting import counted
+from armillary.sources.memory import free_memory
 from armillary.sources.stored import StoredRows
 from armillary.texts import WordWeights
 
+# rows on disk that a report shows, and what they may take of the memory that is free
+_MOST_DRAWN, _DRAWN_SHARE = 100_000, 0.1
 # clusters that are printed; summary.json has all
 _MOST_PRINTED = 20
 # libraries whose release may change a result
@@ -69,7 +72,7 @@ class Task:
     truth: tuple[str | None, str | None] = (None, None)  # file and column
     times: str | None = None
     names: NameRequest = field(default_factory=NameRequest)
-    has_report: bool = True  # of rows in memory
+    has_report: bool = True
     pictures: Pictures = field(default_factory=Pictures)
     is_guarded: bool = False  # whether labels.csv is safe to open in a spreadsheet
     force: bool = False
@@ -91,7 +94,6 @@ def cluster_to_folder(task: Task, screen: Screen) -> None:
     task.pictures.check()
     with whole_folder(task.folder, force=task.force) as folder:
         vectors = task.reading.read(screen)
-        is_stored = isinstance(vectors.rows, StoredRows)
         truth = read_truth(*task.truth, vectors.n_rows, screen)
         times = read_times(task.times, vectors.n_rows, screen)
         fit = fit_request(task.request, vectors, screen, times)
@@ -109,9 +111,7 @@ def cluster_to_folder(task: Task, screen: Screen) -> None:
             if _has_words(vectors):
                 WordWeights(vectors.vocabulary or [], np.asarray(vectors.idf)).save(folder / WORDS_FILE)
         snippet = python_snippet(task, fit)
-        if task.has_report and is_stored:
-            screen.note("No report.html: it shows rows in memory. Cluster a sample of the rows for one: --sample.")
-        elif task.has_report:
+        if task.has_report:
             with screen.timed("reporting"):
                 data = replace(
                     _report_data(task, vectors, fit, truth, snippet, screen),
@@ -120,10 +120,12 @@ def cluster_to_folder(task: Task, screen: Screen) -> None:
                     images=task.pictures.paths(vectors.n_rows),
                     **_of_the_fit(fit),
                 )
+                if isinstance(vectors.rows, StoredRows):
+                    data = _drawn(data, vectors.rows, task.request.seed)
                 _write_report(folder / "report.html", data, facts, task.request.threads)
         summary = _summary(task, vectors, fit, clusters, scores, snippet, screen)
         (folder / SUMMARY).write_text(json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-    _show(replace(task, has_report=task.has_report and not is_stored), _has_words(vectors), summary, screen)
+    _show(task, _has_words(vectors), summary, screen)
     if vectors.texts is not None:
         screen.note(_privacy(_has_words(vectors), has_report=task.has_report))
 
@@ -270,6 +272,31 @@ def _report_data(
         command=command_line(),
         snippet=snippet,
         notes=[fit.reason, *vectors.notes, *screen.warnings],
+    )
+
+
+def _drawn(data: Any, rows: StoredRows, seed: int) -> Any:
+    """What a report shows of rows on disk: some of them, drawn at random."""
+    n_rows = len(rows)
+    most = min(_MOST_DRAWN, max(1, int(_DRAWN_SHARE * free_memory() * n_rows / rows.nbytes)))
+    if most >= n_rows:
+        return replace(data, X=rows[:])
+    drawn = np.sort(np.random.default_rng(seed).choice(n_rows, most, replace=False))
+    said = f"This page shows {most:,} of the {n_rows:,} rows, drawn at random, and counts those."
+
+    def some(beside: Any) -> Any:
+        return None if beside is None else np.asarray(beside)[drawn]
+
+    return replace(
+        data,
+        X=rows[drawn],
+        labels=some(data.labels),
+        ids=drawn if data.ids is None else some(data.ids),  # a row is called by its number among all
+        truth=some(data.truth),
+        membership=some(data.membership),
+        levels=data.levels and {name: some(labels) for name, labels in data.levels.items()},
+        images=data.images and [data.images[number] for number in drawn],
+        notes=[said, *data.notes],
     )
 
 

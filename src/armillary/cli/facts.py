@@ -25,7 +25,7 @@ def measure_clusters(
 ) -> tuple[list[dict[str, Any]], ClusterFacts | None]:
     """One line of facts for each cluster with rows, in the order of labels, and what a report takes them from.
 
-    Angles are in degrees. Of rows on disk sizes are counted, and the rest is measured on a sample: no report.
+    Angles are in degrees. Of rows on disk sizes are counted, and the rest is measured on a sample.
     """
     if isinstance(rows, StoredRows):
         return _lines_of_sample(rows, labels, n_threads), None

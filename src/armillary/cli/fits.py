@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 import armillary
 from armillary.cli.model_names import AUTO, MODELS, ModelName, entry
-from armillary.cli.present import Presence, present_rows, spread_labels
+from armillary.cli.present import Presence, present_rows, spread_labels, those_here
 from armillary.cli.screen import Screen
 from armillary.exceptions import ParameterError, RowError
 from armillary.files.vectors import Vectors
@@ -104,7 +104,7 @@ def _value(text: str) -> Any:
 def fit_request(request: Request, vectors: Vectors, screen: Screen, times: npt.NDArray[Any] | None = None) -> Fit:
     """Fit what is asked for, say it aloud, and label every row."""
     is_here = present_rows(vectors.rows, request.missing, screen, are_words=vectors.idf is not None)
-    rows = vectors.rows if is_here is None else vectors.rows[np.flatnonzero(is_here)]
+    rows = those_here(vectors.rows, is_here)
     times = times if times is None or is_here is None else times[is_here]
     sampled = sampled_rows(request, rows.shape[0])
     if sampled is not None and times is not None:
@@ -143,19 +143,19 @@ def predicted(
     rows: Any,
     screen: Screen,
     times: npt.NDArray[Any] | None = None,
-    *,
-    missing: str = "raise",
-    are_words: bool = False,
+    is_here: Presence = None,
     **options: Any,
 ) -> npt.NDArray[np.integer[Any]]:
-    """The clusters of many rows, some at a time, with a bar; `times` of the rows for a model that drifts."""
+    """The clusters of many rows, some at a time, with a bar; `times` of the rows for a model that drifts.
+
+    Rows that are not here (`present_rows`) get -1.
+    """
     n_rows = rows.shape[0]
-    is_here = present_rows(rows, missing, screen, are_words=are_words, is_placed=True)
     if is_here is not None and not is_here.any():
         return np.full(n_rows, -1, dtype=np.int32)
     if is_here is not None:
         when = times if times is None else times[is_here]
-        return spread_labels(predicted(model, rows[np.flatnonzero(is_here)], screen, when, **options), is_here)
+        return spread_labels(predicted(model, those_here(rows, is_here), screen, when, **options), is_here)
     parts = []
     with screen.progress("giving rows their clusters", n_rows, "rows") as advance:
         for start in range(0, n_rows, _PREDICT_ROWS):

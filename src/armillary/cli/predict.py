@@ -47,6 +47,7 @@ def predict(
     """
     from armillary.cli.fits import predicted
     from armillary.cli.labels_out import check_kind, is_array, write_labels
+    from armillary.cli.present import present_rows
     from armillary.cli.reading import Reading, read_times
     from armillary.cli.saved import load_model, names_of, refuse_existing, with_words_of
     from armillary.cli.screen import Screen
@@ -72,11 +73,11 @@ def predict(
     vectors = reading.read(screen)
     when = read_times(times, vectors.n_rows, screen)
     options: dict[str, Any] = {"reject": True} if reject else {}
-    if isinstance(vectors.rows, StoredRows) and when is None and is_array(output, to):
+    is_here = present_rows(vectors.rows, missing, screen, are_words=vectors.idf is not None, is_placed=True)
+    if isinstance(vectors.rows, StoredRows) and when is None and is_here is None and is_array(output, to):
         labels = fitted.predict(vectors.rows, out=output, **options)  # not twice in memory, nor once
     else:
-        are_words = vectors.idf is not None
-        labels = predicted(fitted, vectors.rows, screen, when, missing=missing, are_words=are_words, **options)
+        labels = predicted(fitted, vectors.rows, screen, when, is_here, **options)
         write_labels(output, labels, vectors, kind=to, is_guarded=spreadsheet_safe, names=names_of(model))
     n_out = int((labels < 0).sum())
     refused = f", {n_out:,} of them in no cluster (-1)" if n_out else ""

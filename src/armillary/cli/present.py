@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from armillary.cli.screen import Screen
 from armillary.exceptions import InputError, ParameterError
+from armillary.points import as_points
 from armillary.selection.counting import counted
 from armillary.sources.stored import StoredRows
 from armillary.validation import has_direction
@@ -30,13 +31,12 @@ def present_rows(
 ) -> Presence:
     """Which rows (n,) can be clustered, and a line about the others; None: all of them, or whatever the model says.
 
-    New texts that are placed (`is_placed`) may all have other words than those that were learned.
-
-    Rows on disk are looked at by the first pass, which refuses them.
+    New texts that are placed (`is_placed`) may all have other words than those that were learned. Rows on disk are read
+    once for this.
     """
-    if check_missing(missing) == "raise" or isinstance(rows, StoredRows):
+    if check_missing(missing) == "raise":
         return None
-    is_here = has_direction(rows)
+    is_here = _looked_at(rows, screen) if isinstance(rows, StoredRows) else has_direction(rows)
     if is_here.all():
         return None
     bad = np.flatnonzero(~is_here)
@@ -44,6 +44,18 @@ def present_rows(
     if len(bad) == len(is_here) and not (are_words and is_placed):
         raise InputError(f"A row with a direction is needed; all {len(bad):,} are empty, NaN or zero. Check the file.")
     return is_here
+
+
+def _looked_at(rows: StoredRows, screen: Screen) -> npt.NDArray[np.bool_]:
+    with screen.timed("reading"), screen.progress("looking for rows without a direction", None, "rows"):
+        return as_points(rows, "armillary").have_direction()
+
+
+def those_here(rows: Any, is_here: Presence) -> Any:
+    """The rows that can be clustered, where they are: in memory, or on disk."""
+    if is_here is None:
+        return rows
+    return rows.only(is_here) if isinstance(rows, StoredRows) else rows[np.flatnonzero(is_here)]
 
 
 def say_missing(screen: Screen, n_bad: int, n_rows: int, first: int, *, are_words: bool = False) -> None:

@@ -15,7 +15,7 @@ import armillary
 from armillary.cli.clustering import command_line, plain
 from armillary.cli.facts import silhouette_of
 from armillary.cli.fits import Request, described, sampled_rows
-from armillary.cli.present import present_rows
+from armillary.cli.present import present_rows, those_here
 from armillary.cli.reading import Reading
 from armillary.cli.screen import Screen
 from armillary.exceptions import ParameterError
@@ -46,7 +46,7 @@ def suggest_settings(
     with nullcontext() if output is None else whole_folder(output, force=force) as folder:
         vectors = reading.read(screen)
         is_here = present_rows(vectors.rows, request.missing, screen)
-        rows = vectors.rows if is_here is None else vectors.rows[np.flatnonzero(is_here)]
+        rows = those_here(vectors.rows, is_here)
         sampled = sampled_rows(request, rows.shape[0])
         rows = rows if sampled is None else rows[sampled]
         if isinstance(rows, StoredRows):

@@ -18,7 +18,7 @@ from armillary.engines.contract import UNIT, Gate
 from armillary.engines.cpu import CpuEngine, Passes
 from armillary.kernels.rows.contract import Kernels
 from armillary.kernels.select import kernels_for
-from armillary.points import Points, as_points, refuse_stored
+from armillary.points import Points, refuse_stored
 
 
 class ChunksEngine(CpuEngine):
@@ -39,14 +39,13 @@ class ChunksEngine(CpuEngine):
         expected_features: int | None = None,
         gate: Gate = UNIT,
     ) -> Points:
-        """Check shapes and weights; values are looked at when they are read."""
+        """Check shapes and weights; values are looked at when they are read.
+
+        Where rows may be without a direction, those are found first, by a reading of their own.
+        """
         if gate.kind == "counts":
             refuse_stored(X, who, "counts are divided by the length of the longest row before the first pass")
-        if gate.allows_missing:
-            refuse_stored(X, who, "rows without a direction are passed over, and must be found before the first pass")
-        gauge = self.kernels.gauge
-        found = as_points(X, who, sample_weight, expected_features, gauge=gauge, most_weight=gate.most_weight)
-        return replace(found, engine=self.name)
+        return replace(super().points(X, who, sample_weight, expected_features, gate), engine=self.name)
 
     @contextmanager
     def open(self, points: Points, n_threads: int | None, who: str) -> Iterator[Passes]:

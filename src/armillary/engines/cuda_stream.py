@@ -45,7 +45,7 @@ from armillary.engines.partitioned import PartedColumn, PartedLabels, Partitione
 from armillary.exceptions import InputError, RowError
 from armillary.kernels.gpu import start
 from armillary.points import as_points as as_host_points
-from armillary.points import everywhere, refuse_stored
+from armillary.points import as_present_points, everywhere, refuse_stored
 from armillary.sources.memory import in_words
 from armillary.sources.stored import StoredRows
 from armillary.sums import whole
@@ -635,10 +635,11 @@ def host_points(
             return None
         if gate.kind == "counts":
             refuse_stored(X, who, "counts are divided by the length of the longest row before the first pass")
-        if gate.allows_missing:
-            refuse_stored(X, who, "rows without a direction are passed over, and must be found before the first pass")
-        found = as_host_points(X, who, sample_weight, expected_features, most_weight=gate.most_weight)
-        points = StreamedPoints(Source(X), found.weights, who)
+        taken = as_present_points if gate.allows_missing else as_host_points
+        found = taken(X, who, sample_weight, expected_features, most_weight=gate.most_weight)
+        if not found.n_rows and not gate.allows_empty:
+            refuse_all_missing(found.n_given, who)
+        points = StreamedPoints(Source(found.matrix), found.weights, who, is_present=found.is_present)
         if _is_small(points):
             here = resident(points)
             X.check_unchanged()

@@ -245,7 +245,8 @@ class StoredDealtEngine(DealtEngine):
             )
         found = ChunksEngine().points(X, who, sample_weight, expected_features, gate)
         shape = found.n_rows, found.n_features
-        return dealt_points(X, shape, X.dtype, found.weights, self.name, who, is_sparse=X.is_sparse)
+        dealt = dealt_points(found.matrix, shape, X.dtype, found.weights, self.name, who, is_sparse=X.is_sparse)
+        return replace(dealt, is_present=found.is_present)
 
     def workers(self, points: DealtPoints, n_threads: int | None) -> AbstractContextManager[Crew]:
         """The workers that the rows were opened for."""

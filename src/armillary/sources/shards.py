@@ -44,6 +44,8 @@ _COMPLAINTS = (
 _MOST_AT_ONCE = 1 << 30
 # Bytes between which the system is told to forget what it read: the same few pages are then used again and again.
 _FORGOTTEN_AT_ONCE = 1 << 22
+# Rows that may be read at a time where few of them are wanted.
+_LOOKED_THROUGH_ROWS = 1 << 10
 
 
 @contextmanager
@@ -89,7 +91,6 @@ class Shard(ABC):
     n_features: int
     dtype: np.dtype[Any]  # as stored
     is_sparse = False
-    first = 0  # the number of its first row in the file
     # Rows of files that the memory has no room for: the system would keep what was read at others' cost, and have
     # thrown it away before the next pass comes to it.
     is_forgotten = False
@@ -101,6 +102,10 @@ class Shard(ABC):
     @abstractmethod
     def reader(self) -> Reader:
         """Something that gives rows; each has a place of its own in the file."""
+
+    def place(self, row: int) -> int:
+        """Where one of its rows is in the file."""
+        return row
 
     def check_unchanged(self) -> None:
         """Refuse a file that is not as it was when it was opened."""
@@ -187,12 +192,16 @@ class ShardPart(Shard):
     def __init__(self, shard: Shard, first: int, last: int) -> None:
         self.path, self.stamp = shard.path, shard.stamp
         self.n_rows, self.n_features, self.dtype = last - first, shard.n_features, shard.dtype
-        self.is_sparse, self.first = shard.is_sparse, shard.first + first
+        self.is_sparse = shard.is_sparse
         self._shard, self._skipped = shard, first
 
     def reader(self) -> Reader:
         """See `Shard`."""
         return _PartReader(self._shard.reader(), self._skipped)
+
+    def place(self, row: int) -> int:
+        """See `Shard`."""
+        return self._shard.place(self._skipped + row)
 
 
 class _PartReader(Reader):
@@ -201,6 +210,63 @@ class _PartReader(Reader):
 
     def read(self, start: int, stop: int, out: npt.NDArray[Any] | None) -> Any:
         return self._reader.read(self._first + start, self._first + stop, out)
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class ThinnedShard(Shard):
+    """Rows of a shard but for some, as if those were not there."""
+
+    def __init__(self, shard: Shard, is_here: npt.NDArray[np.bool_]) -> None:
+        self.path, self.stamp = shard.path, shard.stamp
+        self.n_features, self.dtype, self.is_sparse = shard.n_features, shard.dtype, shard.is_sparse
+        self.n_rows = int(np.count_nonzero(is_here))
+        self._shard = shard
+        gone = np.flatnonzero(~is_here)
+        self._before = gone - np.arange(len(gone))  # of each row that is left out, how many stay before it
+
+    def place_within(self, row: int) -> int:
+        """Which row of the whole shard one of these is."""
+        return row + int(np.searchsorted(self._before, row, side="right"))
+
+    def place(self, row: int) -> int:
+        """See `Shard`."""
+        return self._shard.place(self.place_within(row))
+
+    def stay(self, first: int, last: int) -> npt.NDArray[np.int64]:
+        """Those of the rows first..last of the whole shard that are not left out, counted from `first`."""
+        gone = self._before + np.arange(len(self._before))
+        here = np.ones(last - first, np.bool_)
+        here[gone[slice(*np.searchsorted(gone, (first, last)))] - first] = False
+        return np.flatnonzero(here)
+
+    def reader(self) -> Reader:
+        """See `Shard`."""
+        return _ThinnedReader(self, self._shard.reader())
+
+
+class _ThinnedReader(Reader):
+    def __init__(self, shard: ThinnedShard, reader: Reader) -> None:
+        self._shard, self._reader = shard, reader
+
+    def read(self, start: int, stop: int, out: npt.NDArray[Any] | None) -> Any:
+        if start >= stop:
+            return self._reader.read(0, 0, out)
+        first, last = self._shard.place_within(start), self._shard.place_within(stop - 1) + 1
+        if last - first == stop - start:
+            return self._reader.read(first, last, out)
+        if out is None:
+            return self._reader.read(first, last, None)[self._shard.stay(first, last)]
+        # little memory, however many rows in a row are left out
+        done, room = 0, np.empty((max(len(out), _LOOKED_THROUGH_ROWS), out.shape[1]), out.dtype)
+        for begin in range(first, last, len(room)):
+            end = min(begin + len(room), last)
+            rows = self._reader.read(begin, end, room[: end - begin])
+            numbers = self._shard.stay(begin, end)
+            out[done : done + len(numbers)] = rows[numbers]
+            done += len(numbers)
+        return out
 
     def close(self) -> None:
         self._reader.close()

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from armillary.exceptions import InputError, InputTypeError
 from armillary.sources.memory import SHARE, free_memory, in_words
-from armillary.sources.shards import Reader, Shard, ShardPart
+from armillary.sources.shards import Reader, Shard, ShardPart, ThinnedShard
 
 # Rows that are wanted and lie so many bytes apart at most are read in one go.
 _NEAR_BYTES = 1 << 18
@@ -132,6 +132,29 @@ class StoredRows:
         inside = [(shard, max(0, first - start), min(shard.n_rows, last - start)) for shard, start in spans]
         return StoredRows([ShardPart(shard, start, stop) for shard, start, stop in inside if start < stop])
 
+    def only(self, is_here: npt.NDArray[np.bool_]) -> Self:
+        """These rows but for some, still on disk.
+
+        Parameters
+        ----------
+        is_here : array of bool, shape (n,)
+            False for rows that are passed over as if they were not there.
+
+        Returns
+        -------
+        StoredRows
+            The rows that stay, in their order, with their weights.
+        """
+        spans = [slice(start, start + shard.n_rows) for start, shard in zip(self.starts, self.shards, strict=False)]
+        masks = [is_here[span] for span in spans]
+        shards = [
+            shard if mask.all() else ThinnedShard(shard, mask) for shard, mask in zip(self.shards, masks, strict=True)
+        ]
+        return self._with(shards, None if self.weights is None else self.weights[is_here])
+
+    def _with(self, shards: Sequence[Shard], weights: npt.NDArray[Any] | None) -> Self:
+        return type(self)(shards, weights)
+
     # ------------------------------------------------------------------------------------------------ reading
 
     def read(self, start: int, stop: int) -> Any:
@@ -243,7 +266,7 @@ class StoredRows:
         """
         number = min(bisect_right(self.starts, row) - 1, len(self.shards) - 1)
         shard = self.shards[number]
-        return f"row {shard.first + row - self.starts[number]:,} of '{shard.path}'"
+        return f"row {shard.place(row - self.starts[number]):,} of '{shard.path}'"
 
     def check_unchanged(self) -> None:
         """Refuse files that are not as they were when they were opened."""
@@ -279,9 +302,17 @@ class DealtRows(StoredRows):
         super().__init__(shards, weights)
         self.n_workers = n_workers
         self._held: dict[str, Any] = {}
+        self._whole: DealtRows | None = None  # those that these are a part of, whose workers serve here too
+
+    def _with(self, shards: Sequence[Shard], weights: npt.NDArray[Any] | None) -> Self:
+        found = type(self)(shards, weights, self.n_workers)
+        found._whole = self
+        return found
 
     def held(self, name: str, make: Callable[[], Any]) -> Any:
         """Something that is closed when these rows are, or are gone: workers that wait for the next call."""
+        if self._whole is not None:
+            return self._whole.held(name, make)
         with self._lock:
             if name not in self._held:
                 made = self._held[name] = make()
