@@ -115,7 +115,7 @@ def test_what_the_memory_has_no_room_for_is_forgotten_as_it_is_read(tmp_path, mo
         pq.write_table(pa.table({"v": lists(X)}), path, compression="none", use_dictionary=False)
     monkeypatch.setattr(shards, "_FORGOTTEN_AT_ONCE", 1 << 16)
     monkeypatch.setattr(tables, "_BYTES_TOGETHER", 1 << 16)
-    monkeypatch.setattr(shards, "_advise", lambda _, what, *where: told.append((what, *where)))
+    monkeypatch.setattr(shards, "advise", lambda _, what, *where: told.append((what, *where)))
     assert (open_rows(path)[:] == X).all()
     assert not [one for one in told if one[0] == "DONTNEED"]  # what fits stays for the next pass
     with monkeypatch.context() as patch:

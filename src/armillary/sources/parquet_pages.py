@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary.exceptions import InputError
-from armillary.sources.shards import Reader, Shard
+from armillary.sources.shards import Reader, Shard, advise
 
 _PLAIN = {0, 3, 4}  # PLAIN, RLE, BIT_PACKED
 # physical types whose bytes are those of a NumPy type, by the Arrow type that they stand for
@@ -114,25 +114,25 @@ class PagedShard(Shard):
         """See `Shard`."""
         return _PagedReader(self)
 
-    def pages(self, descriptor: int, chunk: Chunk) -> list[_Page]:
-        """The pages of one group; `NotPlain` where one is not as it should be."""
-        place, end, first, found = chunk.start, chunk.start + chunk.n_bytes, 0, []
-        while place < end:
-            head = np.empty(min(_HEADER_BYTES, self.stamp.size - place), np.uint8)
-            self.fill(descriptor, place, head)
-            header, n_header = _struct(head.tobytes(), 0)
-            n_values, levels, at = self._levels(descriptor, header, place + n_header, chunk)
-            if header[3] < 1 or not 0 <= n_values <= chunk.n_rows * self.n_features - first:
-                raise NotPlainError
-            if not self._are_whole(levels, first % self.n_features, n_values, chunk):
-                raise NotPlainError
-            found.append(_Page(first, n_values, at))
-            if at + n_values * self.dtype.itemsize != place + n_header + header[3]:
-                raise NotPlainError  # values are encoded otherwise, or some are missing
-            first, place = first + n_values, place + n_header + header[3]
-        if first != chunk.n_rows * self.n_features:
+    def page(self, descriptor: int, chunk: Chunk, place: int, first: int) -> tuple[_Page, int]:
+        """The page at a byte, whose first value has this number, and where it ends.
+
+        `NotPlain` where it is not as it should be.
+        """
+        if place >= chunk.start + chunk.n_bytes:
+            raise NotPlainError  # there are fewer values than rows need
+        head = np.empty(min(_HEADER_BYTES, self.stamp.size - place), np.uint8)
+        self.fill(descriptor, place, head)
+        header, n_header = _struct(head.tobytes(), 0)
+        n_values, levels, at = self._levels(descriptor, header, place + n_header, chunk)
+        if header[3] < 1 or not 0 <= n_values <= chunk.n_rows * self.n_features - first:
             raise NotPlainError
-        return found
+        if not self._are_whole(levels, first % self.n_features, n_values, chunk):
+            raise NotPlainError
+        end = place + n_header + header[3]
+        if at + n_values * self.dtype.itemsize != end:
+            raise NotPlainError  # values are encoded otherwise, or some are missing
+        return _Page(first, n_values, at), end
 
     def _levels(
         self, descriptor: int, header: dict[int, Any], place: int, chunk: Chunk
@@ -179,10 +179,27 @@ class PagedShard(Shard):
         return True
 
 
+class _Walk:
+    """The pages of one group, found as far as they are wanted: so a file is read once, from its beginning to its end."""
+
+    def __init__(self, shard: PagedShard, chunk: Chunk) -> None:
+        self._shard, self._chunk = shard, chunk
+        self._place, self._n_known = chunk.start, 0
+        self._pages: list[_Page] = []
+
+    def page(self, descriptor: int, value: int) -> _Page:
+        """The page that has a value."""
+        while self._n_known <= value:
+            page, self._place = self._shard.page(descriptor, self._chunk, self._place, self._n_known)
+            self._pages.append(page)
+            self._n_known += page.n_values
+        return self._pages[bisect_right(self._pages, value, key=lambda page: page.first) - 1]
+
+
 class _PagedReader(Reader):
     def __init__(self, shard: PagedShard) -> None:
         self._shard = shard
-        self._number, self._pages = -1, list[_Page]()
+        self._number, self._walk = -1, _Walk(shard, shard.chunks[0])
         self._decoded: Reader | None = None
 
     def read(self, start: int, stop: int, out: npt.NDArray[Any] | None) -> Any:
@@ -201,11 +218,12 @@ class _PagedReader(Reader):
         shard = self._shard
         number, done = bisect_right(shard.starts, start) - 1, start
         with shard.opened() as descriptor:
+            advise(descriptor, "SEQUENTIAL")
             while done < stop:
                 last = min(stop, shard.starts[number + 1])
                 if last > done:
                     if number != self._number:
-                        self._pages, self._number = shard.pages(descriptor, shard.chunks[number]), number
+                        self._walk, self._number = _Walk(shard, shard.chunks[number]), number
                     base = shard.starts[number]
                     self._copy(descriptor, done - base, last - base, out[done - start : last - start])
                 done, number = last, number + 1
@@ -214,14 +232,13 @@ class _PagedReader(Reader):
         """Rows start..stop of the group at hand."""
         shard, flat = self._shard, out.reshape(-1)
         first, last = start * shard.n_features, stop * shard.n_features
-        number = bisect_right(self._pages, first, key=lambda page: page.first) - 1
         done = first
         while done < last:
-            page = self._pages[number]
+            page = self._walk.page(descriptor, done)
             end = min(last, page.first + page.n_values)
             where = page.values_at + (done - page.first) * shard.dtype.itemsize
             shard.fill(descriptor, where, flat[done - first : end - first])
-            done, number = end, number + 1
+            done = end
 
     def close(self) -> None:
         """See `Reader`."""

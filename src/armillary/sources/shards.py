@@ -154,7 +154,7 @@ class Shard(ABC):
             if n_read == 0:
                 raise self.changed(f"it ends before byte {offset + len(left):,}, where its rows end")
             if self.is_forgotten:
-                _advise(descriptor, "DONTNEED", offset, n_read)
+                advise(descriptor, "DONTNEED", offset, n_read)
             left, offset = left[n_read:], offset + n_read
 
     def scatter(self, descriptor: int, offset: int, segments: list[npt.NDArray[np.uint8]], n_bytes: int) -> bool:
@@ -162,7 +162,7 @@ class Shard(ABC):
         if not hasattr(os, "preadv") or os.preadv(descriptor, segments, offset) != n_bytes:  # type: ignore[arg-type]
             return False
         if self.is_forgotten:
-            _advise(descriptor, "DONTNEED", offset, n_bytes)
+            advise(descriptor, "DONTNEED", offset, n_bytes)
         return True
 
 
@@ -293,7 +293,7 @@ class _PlainReader(Reader):
         assert out is not None
         shard = self._shard
         with shard.opened() as descriptor:
-            _advise(descriptor, "SEQUENTIAL")  # the system then reads further ahead
+            advise(descriptor, "SEQUENTIAL")  # the system then reads further ahead
             shard.fill(descriptor, shard.offset + start * shard.n_features * shard.dtype.itemsize, out)
         return out
 
@@ -325,7 +325,7 @@ class _ColumnMajorReader(Reader):
         return out
 
 
-def _advise(descriptor: int, what: str, offset: int = 0, n_bytes: int = 0) -> None:
+def advise(descriptor: int, what: str, offset: int = 0, n_bytes: int = 0) -> None:
     """Tell the system how bytes of a file, all by default, will be read, where it listens."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, offset, n_bytes, getattr(os, f"POSIX_FADV_{what}"))
