@@ -180,7 +180,7 @@ class PagedShard(Shard):
 
 
 class _Walk:
-    """The pages of one group, found as far as they are wanted: so a file is read once, from its beginning to its end."""
+    """The pages of one group, found as far as they are wanted: so a file is read once, from beginning to end."""
 
     def __init__(self, shard: PagedShard, chunk: Chunk) -> None:
         self._shard, self._chunk = shard, chunk
