@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from armillary.engines.graphs import kernel
+
 Labels = npt.NDArray[np.int32]
 
 # Rounds of moves at one level; they settle in about ten.
@@ -35,8 +37,7 @@ def find_communities(weights: Any, resolution: float, generator: np.random.Gener
     Nodes move one by one to the neighbouring community that gains most, in a random order, until none gains; then
     communities become the nodes, and so on.
     """
-    from armillary.kernels.rows.communities import contracted, move_nodes, turned
-
+    nodes = kernel()
     # nodes and their links as the arrays of a CSR matrix: SciPy's own take most of the time on small graphs
     graph = weights.indptr.astype(np.int64), weights.indices.astype(np.int64), weights.data.astype(np.float64)
     n_nodes, total = weights.shape[0], float(weights.sum())
@@ -45,11 +46,11 @@ def find_communities(weights: Any, resolution: float, generator: np.random.Gener
     while True:
         moved = np.arange(n_nodes, dtype=np.int32)
         order = generator.permutation(n_nodes)
-        if not move_nodes(*graph, _degrees(graph[0], graph[2]), order, price, _MOST_SWEEPS, moved):
+        if not nodes.move_nodes(*graph, _degrees(graph[0], graph[2]), order, price, _MOST_SWEEPS, moved):
             return labels
         names, moved = np.unique(moved, return_inverse=True)
         labels = moved.astype(np.int32)[labels]
-        graph = turned(*contracted(*turned(*graph, n_nodes), moved, len(names)), len(names))
+        graph = nodes.turned(*nodes.contracted(*nodes.turned(*graph, n_nodes), moved, len(names)), len(names))
         n_nodes = len(names)
 
 
