@@ -32,6 +32,7 @@ from armillary import SphericalKMeans, open_rows
 
 _WIDTH = 128
 _WRITTEN = 1 << 17  # rows written at a time
+_SAVED_ROWS = 1000  # rows of a batch of a saved dataset
 _SAMPLED = 0.02  # seconds between two looks at the memory
 _PRODUCT_ROWS = 1 << 20  # rows of the bare products, which are counted up to all rows
 
@@ -102,9 +103,12 @@ def write_saved_dataset(path: Path, n_rows: int) -> None:
         with pa.ipc.new_stream(str(path / names[-1]), schema) as writer:
             left = int(n_here)
             while left:
-                rest = next(stream) if not len(rest) else rest
-                some, rest, left = rest[:left], rest[left:], left - min(left, len(rest))
-                writer.write_table(_table(some, is_fixed=False), max_chunksize=1000)
+                while len(rest) < min(left, _WRITTEN):
+                    rest = np.concatenate([rest, next(stream)])
+                # whole batches, as `save_to_disk` makes them: a shorter one comes last
+                some = rest[: min(left, len(rest) // _SAVED_ROWS * _SAVED_ROWS or left)]
+                rest, left = rest[len(some) :], left - len(some)
+                writer.write_table(_table(some, is_fixed=False), max_chunksize=_SAVED_ROWS)
     (path / "state.json").write_text(json.dumps({"_data_files": [{"filename": name} for name in names]}))
     (path / "dataset_info.json").write_text("{}")
 

@@ -104,6 +104,56 @@ def test_a_batch_among_others_whose_lists_are_of_other_lengths(tmp_path):
     assert f"row 106 (counted from 0 in this file) has {D + 1}" in said
 
 
+def expected(path):
+    """How many batches are only expected to be where they are."""
+    return sum(piece.message_at is not None for piece in open_rows(path, column="v").shards[0].pieces)
+
+
+@pytest.mark.parametrize("kind", ["fixed", "list", "large"])
+@pytest.mark.parametrize("is_stream", [True, False])
+@pytest.mark.parametrize("n", [N, 2950, 2101, 2067])
+def test_batches_as_long_as_each_other_are_expected_and_looked_at_as_they_are_read(tmp_path, kind, is_stream, n):
+    X, path = given(n=n), tmp_path / "rows.arrow"
+    table = pa.table({"id": np.arange(n), "v": lists(X, kind), "z": np.arange(n) / 3})
+    write_arrow(path, table, is_stream=is_stream, rows=30)
+    # four at the beginning and the last were looked at
+    assert expected(path) == (n // 30 - 5 if n // 30 - 5 >= 64 else 0)
+    read = open_rows(path, column="v")
+    for start, stop in ((0, n), (1, n - 1), (50, 260), (100, 300), (99, 100), (n - 31, n)):
+        assert (read.read(start, stop) == X[start:stop]).all()
+
+
+@pytest.mark.parametrize("kind", ["fixed", "list"])
+@pytest.mark.parametrize("start", [0, 1010, 1006])
+def test_a_batch_that_is_not_where_it_was_expected_has_all_of_them_looked_at(tmp_path, monkeypatch, kind, start):
+    X, path = given(n=N), tmp_path / "rows.arrow"
+    monkeypatch.setattr(tables, "_TRIED", 2)  # so that it is not found at opening
+    lengths = [10] * (N // 10)
+    lengths[100:102] = [6, 14]  # together as long as two others
+    ends = np.cumsum(lengths)
+    batches = [
+        pa.record_batch({"v": lists(X[end - length : end], kind)}) for end, length in zip(ends, lengths, strict=True)
+    ]
+    with pa.ipc.new_stream(str(path), batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    read = open_rows(path)
+    assert expected(path) == N // 10 - 5
+    assert read.shape == X.shape
+    assert (read.read(start, N) == X[start:]).all()
+    assert (read.read(0, N) == X).all()
+
+
+def test_numbers_that_are_missing_where_batches_were_expected_are_told(tmp_path, monkeypatch):
+    X, path = given("f4"), tmp_path / "rows.arrow"
+    monkeypatch.setattr(tables, "_TRIED", 2)
+    numbers = pa.array(X.ravel(), mask=np.arange(N * D) == 1501 * D)
+    gone = pa.table({"v": pa.FixedSizeListArray.from_arrays(numbers, D)})
+    write_arrow(path, gone, rows=10)
+    said = sentence(lambda: open_rows(path)[:])
+    assert "column 'v' misses one in row 1,501" in said
+
+
 @pytest.mark.parametrize("form", ["npy", "parquet", "arrow"])
 def test_what_the_memory_has_no_room_for_is_forgotten_as_it_is_read(tmp_path, monkeypatch, form):
     X, path, told = given(n=50_000), tmp_path / f"rows.{form}", []
