@@ -310,6 +310,37 @@ def test_shards_come_in_the_natural_order_of_their_names(tmp_path):
     np.testing.assert_array_equal(two[:], np.concatenate([X[1000:], X[200:300]]))
 
 
+def test_names_with_digits_that_are_no_numbers(tmp_path):
+    for name in ("1\u00b210", "1\u00b22"):
+        np.save(tmp_path / f"{name}.npy", given())
+    assert open_rows(tmp_path).order().index("\u00b22") < open_rows(tmp_path).order().index("\u00b210")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_tables_meet_by_the_names_of_their_columns(tmp_path, ending):
+    """Another order of columns, and other columns, were put below each other as they came."""
+    one, two = given("f4", 20), given("f4", 30, seed=1)
+
+    def write(name, X, columns):
+        table = pa.table({column: X[:, "abcd".index(column)] for column in columns})
+        (pq.write_table if ending == "parquet" else lambda table, path: write_arrow(path, table))(
+            table, tmp_path / f"{name}.{ending}"
+        )
+
+    write("1", one, "abc")
+    write("2", two, "cab")
+    np.testing.assert_array_equal(open_rows(tmp_path)[:], np.concatenate([one, two])[:, :3])
+    write("2", two, "abd")
+    assert "columns of one name" in sentence(open_rows, tmp_path)
+    for name, column in (("1", "v"), ("2", "w")):
+        table = pa.table({column: lists(one)})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+        write_arrow(tmp_path / f"{name}.arrow", table)
+    paths = [tmp_path / f"{name}.{ending}" for name in "12"]
+    assert "'v'" in sentence(open_rows, paths)
+    assert "'w'" in sentence(open_rows, paths)
+
+
 def test_files_without_rows_are_passed_over(tmp_path):
     X = given()
     for name, part in (("0", X[:0]), ("1", X[:10]), ("2", X[10:10]), ("3", X[10:])):

@@ -77,6 +77,7 @@ class Shard(WatchedFile, ABC):
     n_features: int
     dtype: np.dtype[Any]  # as stored
     is_sparse = False
+    columns: tuple[str, ...] | None = None  # of a table: the names of those that are the vectors
     # Rows of files that the memory has no room for: the system would keep what was read at others' cost, and have
     # thrown it away before the next pass comes to it.
     is_forgotten = False
@@ -88,6 +89,9 @@ class Shard(WatchedFile, ABC):
     def place(self, row: int) -> int:
         """Where one of its rows is in the file."""
         return row
+
+    def reorder(self, columns: tuple[str, ...]) -> None:
+        """Give the columns of a table in another order."""
 
     @contextmanager
     def opened(self) -> Iterator[int]:
