@@ -159,7 +159,7 @@ def _weights(rows: StoredRows, files: list[tuple[str, str]], name: str, in_table
                 "Save them: numpy.save('weights.npy', weights)."
             )
         try:
-            values: npt.NDArray[Any] = np.load(name, mmap_mode="r", allow_pickle=False)
+            values = np.load(name, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError, OSError) as error:
             raise InputError(f"'{name}' must be an npy file of numbers; it does not read ({error}).") from error
     if values.shape != (rows.shape[0],):
