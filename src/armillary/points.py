@@ -24,6 +24,7 @@ from armillary.exceptions import InputError, RowError
 from armillary.sources.ahead import Ahead
 from armillary.sources.memory import in_words
 from armillary.sources.stored import StoredRows
+from armillary.sources.watched import MappedFile
 from armillary.sums import whole
 from armillary.validation import (
     MOST_COPIES,
@@ -153,6 +154,7 @@ class Points:
     grid: int | None = None  # q of the set of rows that these are a part of; None: they are all
     # where these are some lanes of the rows that they are a part of: those lanes, which are not cut again
     own_lanes: tuple[tuple[int, int], ...] | None = None
+    file: MappedFile | None = None  # under the rows, where they are a memory map
 
     @property
     def n_rows(self) -> int:
@@ -238,8 +240,21 @@ class Points:
         if self.is_sparse:
             csr = self.matrix
             return SparseBlock(csr.data, csr.indices, csr.indptr[start : stop + 1], self.n_features)
+        self.check_there()
         rows = self.matrix[start:stop]
         return np.asarray(rows) if self.is_unit else unit_block(rows, start, self.who, gauge=self.gauge)
+
+    def check_there(self) -> None:
+        """Refuse a memory map whose file has become shorter: to read it would end the process."""
+        if self.file is not None:
+            self.file.check_there()
+
+    def check_unchanged(self) -> None:
+        """Refuse rows whose files are not as they were at the gate."""
+        if self.is_stored:
+            self.matrix.check_unchanged()
+        elif self.file is not None:
+            self.file.check_unchanged()
 
     def at_hand(self, first: int, last: int) -> AbstractContextManager[Points | RowsAtHand]:
         """Something that gives blocks of rows first..last from memory: rows on disk are read ahead for that.
@@ -276,6 +291,7 @@ class Points:
 
     def gather(self, numbers: npt.NDArray[np.integer[Any]]) -> Block:
         """Some rows, in the order given, with the bits that `block` gives them."""
+        self.check_there()
         chosen = self.matrix[numbers]
         if self.is_stored:
             return self._unit(chosen, 0, numbers)
@@ -417,10 +433,11 @@ def as_points(
     if isinstance(X, StoredRows):
         return replace(_stored_points(X, who, sample_weight, expected_features, most_weight), gauge=gauge)
     matrix = as_matrix(X, who, expected_features)
+    file = _file_under(matrix)
     weights = check_sample_weight(sample_weight, matrix.shape[0], who, most=most_weight)
     dtype = computing_dtype(matrix.dtype)
     if isinstance(matrix, np.ndarray) and _stays_in_place(matrix, dtype):
-        return Points(matrix, dtype, weights, is_unit(matrix, who, gauge=gauge), who, gauge=gauge)
+        return Points(matrix, dtype, weights, is_unit(matrix, who, gauge=gauge), who, gauge=gauge, file=file)
     return Points(unit_matrix(matrix, who, gauge=gauge), dtype, weights, True, who, gauge=gauge)
 
 
@@ -441,6 +458,7 @@ def as_present_points(
         points = as_points(X, who, sample_weight, expected_features, gauge, most_weight)
         return points.without_missing()
     matrix = as_matrix(X, who, expected_features)
+    _file_under(matrix)
     weights = check_sample_weight(sample_weight, matrix.shape[0], who, most=most_weight)
     is_present = has_direction(matrix)
     if is_present.all():
@@ -473,6 +491,7 @@ def as_count_points(X: Any, who: str, sample_weight: Any = None, expected_featur
     Filters that bound rounding (kernels/rows/contract.py) hold for rows of length up to 1. A row of zeros is allowed.
     """
     matrix: Any = as_matrix(X, who, expected_features)
+    _file_under(matrix)
     is_dense = isinstance(matrix, np.ndarray)
     values = matrix.ravel() if is_dense else matrix.data
     odd = values[~(np.isfinite(values) & (values >= 0))]
@@ -520,6 +539,14 @@ def _stored_points(
     given = rows.weights if sample_weight is None else sample_weight
     weights = check_sample_weight(given, rows.shape[0], who, most=most_weight)
     return Points(rows, computing_dtype(rows.dtype), weights, False, who)
+
+
+def _file_under(matrix: Any) -> MappedFile | None:
+    """The file under a memory map, which was seen to be as long as the map."""
+    file = MappedFile.under(matrix) if isinstance(matrix, np.memmap) else None
+    if file is not None:
+        file.check_there()
+    return file
 
 
 def _stays_in_place(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:

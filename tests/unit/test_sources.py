@@ -4,6 +4,8 @@ import itertools
 import json
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 
@@ -358,6 +360,37 @@ def test_shards_come_in_the_natural_order_of_their_names(tmp_path):
     np.testing.assert_array_equal(two[:], np.concatenate([X[1000:], X[200:300]]))
 
 
+def test_names_with_digits_that_are_no_numbers(tmp_path):
+    for name in ("1\u00b210", "1\u00b22"):
+        np.save(tmp_path / f"{name}.npy", given())
+    assert open_rows(tmp_path).order().index("\u00b22") < open_rows(tmp_path).order().index("\u00b210")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_tables_meet_by_the_names_of_their_columns(tmp_path, ending):
+    """Another order of columns, and other columns, were put below each other as they came."""
+    one, two = given("f4", 20), given("f4", 30, seed=1)
+
+    def write(name, X, columns):
+        table = pa.table({column: X[:, "abcd".index(column)] for column in columns})
+        (pq.write_table if ending == "parquet" else lambda table, path: write_arrow(path, table))(
+            table, tmp_path / f"{name}.{ending}"
+        )
+
+    write("1", one, "abc")
+    write("2", two, "cab")
+    np.testing.assert_array_equal(open_rows(tmp_path)[:], np.concatenate([one, two])[:, :3])
+    write("2", two, "abd")
+    assert "columns of one name" in sentence(open_rows, tmp_path)
+    for name, column in (("1", "v"), ("2", "w")):
+        table = pa.table({column: lists(one)})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+        write_arrow(tmp_path / f"{name}.arrow", table)
+    paths = [tmp_path / f"{name}.{ending}" for name in "12"]
+    assert "'v'" in sentence(open_rows, paths)
+    assert "'w'" in sentence(open_rows, paths)
+
+
 def test_files_without_rows_are_passed_over(tmp_path):
     X = given()
     for name, part in (("0", X[:0]), ("1", X[:10]), ("2", X[10:10]), ("3", X[10:])):
@@ -558,6 +591,116 @@ def test_a_file_that_changes_during_a_fit(tmp_path, change, ending):
     words = {"shrinks": "shrank", "grows": "grew", "is written again": "written again", "goes": "cannot be found"}
     assert words[change] in sentence(model.fit, open_rows(path))
     assert not hasattr(model, "labels_")
+
+
+def meddled(act):
+    """A fit of a few passes, and something that is done once during it."""
+    steps = []
+
+    def meddle(event):
+        steps.append(event)
+        if getattr(event, "step", 0) == 2:
+            act()
+
+    return SphericalKMeans(5, random_state=0, tol=0.0, max_iter=4, callbacks=meddle)
+
+
+@pytest.mark.parametrize("change", ["shrinks", "grows", "is replaced", "goes"])
+@pytest.mark.parametrize("n_known", [1 << 10, 0], ids=["few", "many"])
+def test_a_zarr_array_that_changes_during_a_fit(tmp_path, monkeypatch, change, n_known):
+    """Of a chunk that went the fill value was read, and the fit ended as if nothing had been."""
+    zarr = pytest.importorskip("zarr", reason="the extra zarr is not installed")
+    monkeypatch.setattr("armillary.sources.zarr_arrays._FEW_FILES", n_known)
+    X = given("f4")
+    array = zarr.open(str(tmp_path / "a.zarr"), mode="w", shape=X.shape, chunks=(1000, 4), dtype="f4")
+    array[:] = X
+    files = [path for path in (tmp_path / "a.zarr").rglob("*") if path.is_file() and path.stat().st_size > 2000]
+    chunk = max(files)  # one of the last columns: rows without it have a direction still
+
+    def act():
+        match change:
+            case "shrinks":
+                os.truncate(chunk, chunk.stat().st_size // 2)
+            case "grows":
+                chunk.write_bytes(chunk.read_bytes() + bytes(50))
+            case "is replaced":
+                (tmp_path / "other").write_bytes(chunk.read_bytes())
+                os.replace(tmp_path / "other", chunk)
+            case _:
+                chunk.unlink(missing_ok=True)
+
+    model = meddled(act)
+    assert "must stay as it is" in sentence(model.fit, open_rows(tmp_path / "a.zarr"))
+    assert not hasattr(model, "labels_")
+
+
+def test_a_damaged_zarr_array(tmp_path):
+    zarr = pytest.importorskip("zarr", reason="the extra zarr is not installed")
+    X = given("f4")
+    zarr.open(str(tmp_path / "a.zarr"), mode="w", shape=X.shape, chunks=(1000, 6), dtype="f4")[:] = X
+    for path in (tmp_path / "a.zarr").rglob("*"):
+        if path.is_file() and path.stat().st_size > 2000:
+            path.write_bytes(bytes(100))
+    rows = open_rows(tmp_path / "a.zarr")
+    assert "must be a whole Zarr file" in sentence(rows.read, 0, 10)
+    for name in ("zarr.json", ".zarray"):
+        if (tmp_path / "a.zarr" / name).exists():
+            (tmp_path / "a.zarr" / name).write_text("{")
+    assert "must be a whole Zarr file" in sentence(open_rows, tmp_path / "a.zarr")
+
+
+@pytest.mark.parametrize("n_features", [6, 40])
+@pytest.mark.filterwarnings("ignore:.*used all:sklearn.exceptions.ConvergenceWarning")
+def test_a_memory_map_whose_file_is_written_during_a_fit(tmp_path, n_features):
+    X = np.random.default_rng(0).normal(size=(3000, n_features)).astype("f4")
+    path = tmp_path / "a.npy"
+    np.save(path, X)
+
+    def act():
+        with open(path, "r+b") as stream:
+            stream.seek(-100, 2)
+            stream.write(bytes(range(100)))
+
+    model = meddled(act)
+    assert "it was written again" in sentence(model.fit, np.load(path, mmap_mode="r"))
+    assert not hasattr(model, "labels_")
+    # a map holds on to its file, whatever has the name now; and who may write it answers for what is in it
+    np.save(path, X)
+    model = meddled(lambda: (path.unlink(), np.save(path, -X)))
+    np.testing.assert_array_equal(model.fit(np.load(path, mmap_mode="r")).labels_, meddled(list).fit(X).labels_)
+    mapped = np.load(path, mmap_mode="r+")
+    meddled(lambda: mapped.__setitem__(0, mapped[1])).fit(mapped)
+
+
+SHRINKING = """
+import os, sys
+import numpy as np
+from armillary import SphericalKMeans
+from armillary.exceptions import InputError
+
+path = sys.argv[1]
+for n_features in (3, 40):
+    X = np.random.default_rng(0).normal(size=(5000, n_features)).astype("f4")
+    if n_features == 40:
+        X /= np.linalg.norm(X, axis=1, keepdims=True)
+    np.save(path, X)
+    mapped = np.load(path, mmap_mode="r")
+    act = lambda event: getattr(event, "step", 0) == 2 and os.truncate(path, 1000)
+    for model in (SphericalKMeans(5, random_state=0, tol=0.0, callbacks=act), SphericalKMeans(5)):
+        try:
+            model.fit(mapped[10:])
+        except InputError as error:
+            assert "it shrank from" in str(error), error
+            print("refused")
+"""
+
+
+def test_a_memory_map_whose_file_becomes_shorter(tmp_path):
+    """In a process of its own, which the system ended."""
+    done = subprocess.run(
+        [sys.executable, "-c", SHRINKING, str(tmp_path / "a.npy")], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["refused"] * 4), done.stderr
 
 
 def test_rows_without_direction_are_named_by_file_and_row(tmp_path):

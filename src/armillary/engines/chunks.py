@@ -8,14 +8,12 @@ keep beside rows: its label, 4 bytes, 8 more where bounds are kept ("hamerly"), 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from armillary.engines.contract import UNIT, Gate
-from armillary.engines.cpu import CpuEngine, Passes
+from armillary.engines.cpu import CpuEngine
 from armillary.kernels.rows.contract import Kernels
 from armillary.kernels.select import kernels_for
 from armillary.points import Points, refuse_stored
@@ -46,11 +44,3 @@ class ChunksEngine(CpuEngine):
         if gate.kind == "counts":
             refuse_stored(X, who, "counts are divided by the length of the longest row before the first pass")
         return replace(super().points(X, who, sample_weight, expected_features, gate), engine=self.name)
-
-    @contextmanager
-    def open(self, points: Points, n_threads: int | None, who: str) -> Iterator[Passes]:
-        """Passes over the points; files are looked at once more at the end."""
-        with super().open(points, n_threads, who) as passes:
-            yield passes
-        if points.is_stored:
-            points.matrix.check_unchanged()

@@ -1114,6 +1114,7 @@ class CpuEngine:
 
     @contextmanager
     def open(self, points: Points, n_threads: int | None, who: str) -> Iterator[Passes]:
-        """Passes over points, with threads that end with the context."""
+        """Passes over points, with threads that end with the context; files are looked at once more at the end."""
         with Workers(thread_count(n_threads, who)) as workers, self.kernels.crew() as crew:
             yield Passes(points, self.kernels, workers, crew)
+        points.check_unchanged()

@@ -326,6 +326,7 @@ class CpuSets:
         edges, points = self._edges[first : last + 1], self._passes.points
         pieces, places = slice(first, last), slice(int(edges[0]), int(edges[-1]))
         if self._is_in_place:
+            points.check_there()
             return _Work(pieces, places, np.asarray(points.matrix), self.numbers, edges, self._weights)
         weights = None if self._weights is None else self._weights[places]
         rows = points.gather(self.numbers[places])

@@ -133,14 +133,10 @@ def _shard(kind: str, path: str, column: str | None, weights: str | None) -> Sha
                 from armillary.sources.arrays import npz_shard
 
                 return npz_shard(path, column)
-            case "parquet":
-                from armillary.sources.tables import parquet_shard
+            case "parquet" | "arrow":
+                from armillary.sources.tables import table_shard
 
-                return parquet_shard(path, column, weights)
-            case "arrow":
-                from armillary.sources.tables import arrow_shard
-
-                return arrow_shard(path, column, weights)
+                return table_shard(kind, path, column, weights)
             case _:
                 from armillary.sources.zarr_arrays import ZarrShard
 
@@ -171,7 +167,7 @@ def _weights(rows: StoredRows, files: list[tuple[str, str]], name: str, in_table
             f"`weights` of {_WHO} must have one number per row, shape ({rows.shape[0]},); '{name}' has {values.shape}. "
             "Check that both come from the same rows."
         )
-    return values
+    return np.array(values)  # not the map: its file may become shorter, and nobody would look
 
 
 # ------------------------------------------------------------------------------------------------ which files
@@ -308,5 +304,6 @@ def _json(path: Path) -> dict[str, Any]:
 
 def natural(name: str) -> list[tuple[int, int, str]]:
     """A key by which shard-2 comes before shard-10: digits count as numbers."""
-    parts = re.split(r"(\d+)", name)
-    return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts] + [(0, 0, name)]
+    parts = re.split(r"(\d+)", name)  # what stands between numbers may be a digit too: \u00b2 is one that is no number
+    keys = [(1, int(part), "") if place % 2 else (0, 0, part) for place, part in enumerate(parts)]
+    return [*keys, (0, 0, name)]

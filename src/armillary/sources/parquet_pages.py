@@ -108,7 +108,7 @@ class PagedShard(Shard):
         self.chunks, self.dtype, self.n_features, self.decoded = chunks, dtype, width, decoded
         self.starts = [0, *np.cumsum([chunk.n_rows for chunk in chunks], dtype=np.int64).tolist()]
         self.n_rows = self.starts[-1]
-        self._known: dict[tuple[bytes, int], bool] = {}
+        self._known: set[tuple[bytes, int, int]] = set()
 
     def reader(self) -> Reader:
         """See `Shard`."""
@@ -163,8 +163,9 @@ class PagedShard(Shard):
 
     def _are_whole(self, levels: tuple[bytes, bytes], phase: int, n_values: int, chunk: Chunk) -> bool:
         """Whether lists begin at every D-th value and nowhere else, and nothing is missing."""
-        is_known = all((part, role) in self._known for part, role in zip(levels, (phase, -1), strict=True))
-        if is_known:
+        # by their number too: the last group of eight levels is filled up with zeros, which would be levels of lists
+        known = (levels[0], n_values, phase), (levels[1], n_values, -1)
+        if all(key in self._known for key in known):
             return True
         repetition = _hybrid(levels[0], 1, n_values)
         begins = (phase + np.arange(n_values)) % self.n_features == 0
@@ -175,7 +176,7 @@ class PagedShard(Shard):
             return False
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
-        self._known[levels[0], phase] = self._known[levels[1], -1] = True
+        self._known.update(known)
         return True
 
 

@@ -17,13 +17,13 @@ import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from armillary.exceptions import InputError
+from armillary.sources.watched import Stamp, WatchedFile
 
 # what libraries raise over content that is not what it should be
 _COMPLAINTS = (
@@ -70,34 +70,17 @@ def damaged(path: str, what: str, error: object) -> InputError:
     )
 
 
-@dataclass(frozen=True)
-class Stamp:
-    """By what a file is known to be the same as before."""
-
-    size: int
-    changed: int  # nanoseconds
-    file: tuple[int, int]  # device and number: another file under the same name is another
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> Stamp:
-        """The stamp of a file that the system was asked about."""
-        return cls(status.st_size, status.st_mtime_ns, (status.st_dev, status.st_ino))
-
-
-class Shard(ABC):
+class Shard(WatchedFile, ABC):
     """Rows of one file."""
 
     n_rows: int
     n_features: int
     dtype: np.dtype[Any]  # as stored
     is_sparse = False
+    columns: tuple[str, ...] | None = None  # of a table: the names of those that are the vectors
     # Rows of files that the memory has no room for: the system would keep what was read at others' cost, and have
     # thrown it away before the next pass comes to it.
     is_forgotten = False
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.stamp = Stamp.of(os.stat(path))
 
     @abstractmethod
     def reader(self) -> Reader:
@@ -107,29 +90,8 @@ class Shard(ABC):
         """Where one of its rows is in the file."""
         return row
 
-    def check_unchanged(self) -> None:
-        """Refuse a file that is not as it was when it was opened."""
-        try:
-            now = Stamp.of(os.stat(self.path))
-        except OSError as error:
-            raise self.changed(f"it cannot be found any more: {error.strerror}") from error
-        self.compare(now)
-
-    def compare(self, now: Stamp) -> None:
-        """Refuse a stamp that is not the first one."""
-        if now == self.stamp:
-            return
-        if now.size != self.stamp.size:
-            verb = "shrank" if now.size < self.stamp.size else "grew"
-            raise self.changed(f"it {verb} from {self.stamp.size:,} to {now.size:,} bytes")
-        raise self.changed("it was written again")
-
-    def changed(self, how: str) -> InputError:
-        """The sentence about a file that does not stay as it is."""
-        return InputError(
-            f"'{self.path}' must stay as it is while its rows are in use; {how}. Let the step that writes it end, "
-            "open the rows again and start anew."
-        )
+    def reorder(self, columns: tuple[str, ...]) -> None:
+        """Give the columns of a table in another order."""
 
     @contextmanager
     def opened(self) -> Iterator[int]:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from armillary.exceptions import InputError, InputTypeError
+from armillary.sources.columns import some as listed
 from armillary.sources.memory import SHARE, free_memory, in_words
 from armillary.sources.shards import Reader, Shard, ShardPart, ThinnedShard
 
@@ -379,6 +380,14 @@ def _refuse_others(shards: Sequence[Shard]) -> None:
                 f"Files of one set of rows must all be dense or all be CSR; '{first.path}' and '{shard.path}' are "
                 "not alike. Open them one by one."
             )
+        if shard.columns != first.columns:
+            if shard.columns is None or first.columns is None or sorted(shard.columns) != sorted(first.columns):
+                raise InputError(
+                    f"Files of one set of rows must have vectors in columns of one name; '{first.path}' has "
+                    f"{listed(first.columns or (), 4) or 'no names'} and '{shard.path}' has "
+                    f"{listed(shard.columns or (), 4) or 'no names'}. Name the column, or rename it in one of them."
+                )
+            shard.reorder(first.columns)
         if shard.n_features != first.n_features:
             raise InputError(
                 f"Files of one set of rows must have one width; '{first.path}' has {first.n_features} columns and "

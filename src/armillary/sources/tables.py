@@ -70,7 +70,12 @@ def _reading(path: str) -> Iterator[Any]:
             raise damaged(path, "Parquet or Arrow", error) from error
 
 
-def parquet_shard(path: str, column: str | None, weights: str | None) -> Shard:
+def table_shard(kind: str, path: str, column: str | None, weights: str | None) -> Shard:
+    """The rows of a table, "parquet" or "arrow"."""
+    return (_parquet_shard if kind == "parquet" else _arrow_shard)(path, column, weights)
+
+
+def _parquet_shard(path: str, column: str | None, weights: str | None) -> Shard:
     """The rows of a Parquet file."""
     with _reading(path):
         import pyarrow.parquet
@@ -82,11 +87,13 @@ def parquet_shard(path: str, column: str | None, weights: str | None) -> Shard:
             plain = plain_chunks(file, path, names[0]) if is_list(schema.field(names[0]).type) else None
         decoded = _decoded_shard(_Parquet(path, names), schema, group_rows)
         if plain is not None and plain[1:] == (decoded.dtype, decoded.n_features):
-            return PagedShard(path, *plain, decoded)
+            paged = PagedShard(path, *plain, decoded)
+            paged.columns = decoded.columns
+            return paged
         return decoded
 
 
-def arrow_shard(path: str, column: str | None, weights: str | None) -> Shard:
+def _arrow_shard(path: str, column: str | None, weights: str | None) -> Shard:
     """The rows of an Arrow file or stream, or of a Feather file."""
     with _reading(path) as pa:
         with pa.memory_map(path) as mapped:
@@ -95,6 +102,7 @@ def arrow_shard(path: str, column: str | None, weights: str | None) -> Shard:
         if is_list(schema.field(names[0]).type):
             plain = _plain_shard(pa, path, names[0])
             if plain is not None:
+                plain.columns = (names[0],)
                 return plain
         return _decoded_shard(_Arrow(path, names), schema, _batch_rows(pa, path))
 
@@ -637,6 +645,7 @@ class DecodedShard(Shard):
     ) -> None:
         super().__init__(decoder.path)
         self.decoder, self.dtype, self.is_of_lists = decoder, dtype, is_of_lists
+        self.columns = tuple(decoder.columns)
         self.starts = [0, *np.cumsum(group_rows, dtype=np.int64).tolist()]
         self.n_rows = self.starts[-1]
         self.n_features = self._first_width() if width is None else width
@@ -655,6 +664,10 @@ class DecodedShard(Shard):
     def reader(self) -> Reader:
         """See `Shard`."""
         return _DecodedReader(self)
+
+    def reorder(self, columns: tuple[str, ...]) -> None:
+        """See `Shard`."""
+        self.decoder, self.columns = replace(self.decoder, columns=list(columns)), columns
 
     def copy(self, batch: Any, out: npt.NDArray[Any], first_row: int) -> None:
         """The vectors of a record batch, whose first row is `first_row` of the file."""

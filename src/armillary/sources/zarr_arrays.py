@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary.exceptions import InputError, MissingExtraError
-from armillary.sources.shards import Reader, Shard, Stamp
+from armillary.sources.shards import Reader, Shard, reading
+from armillary.sources.watched import Stamp
 
 # what makes a folder one of Zarr's, and what says its shape
 _MARKS = ("zarr.json", ".zarray", ".zgroup")
+# Files, of 2 us each, that are looked at around each reading; of more those with the shape are, and all in the end.
+_FEW_FILES = 1 << 10
 
 
 def is_zarr(path: str) -> bool:
@@ -30,14 +36,19 @@ class ZarrShard(Shard):
             import zarr
         except ImportError as error:
             raise MissingExtraError.of(f"Reading '{path}'", "zarr", "zarr") from error
-        node: Any = zarr.open(path, mode="r")
-        if not hasattr(node, "dtype"):
-            node = self._chosen(node, column)
+        with reading(path, "Zarr"):
+            node: Any = zarr.open(path, mode="r")
+            if not hasattr(node, "dtype"):
+                node = self._chosen(node, column)
+            self.dtype = np.dtype(node.dtype)
         if node.ndim != 2:
-            raise InputError(f"'{path}' must have two axes, one row per vector; it has shape {node.shape}.")
+            raise InputError(
+                f"'{path}' must have two axes, one row per vector; it has shape {node.shape}. Save it again: "
+                "X.reshape(n, -1)."
+            )
         self.array = node
         self.n_rows, self.n_features = map(int, node.shape)
-        self.dtype = np.dtype(node.dtype)
+        self._folder = os.path.join(path, str(node.path or "").lstrip("/"))
         self.stamp = self._stamp()
 
     def _chosen(self, group: Any, column: str | None) -> Any:
@@ -53,17 +64,35 @@ class ZarrShard(Shard):
         return known[column or tables[0]]
 
     def _stamp(self) -> Stamp:
-        """That of the file with the shape: chunks are too many to be looked at."""
-        folder = os.path.join(self.path, self.array.path or "")
-        for mark in _MARKS:
-            place = os.path.join(folder, mark)
-            if os.path.isfile(place):
-                return Stamp.of(os.stat(place))
-        return Stamp.of(os.stat(self.path))
+        """What is known of all files of the array together, in whatever order they are found."""
+        size = n_files = digest = 0
+        for name, status in _files_in(self._folder):
+            told = f"{name}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_dev}\0{status.st_ino}"
+            digest += int.from_bytes(hashlib.blake2b(told.encode(errors="surrogateescape"), digest_size=8).digest())
+            size, n_files = size + status.st_size, n_files + 1
+        return Stamp(size, digest, (n_files, 0))
 
     def check_unchanged(self) -> None:
-        """See `Shard`; chunks that change under the same shape are not noticed."""
-        self.compare(self._stamp())
+        """See `Shard`: a chunk that is gone would be read as the fill value."""
+        try:
+            now = self._stamp()
+        except OSError as error:
+            raise self.changed(f"it cannot be found any more: {error.strerror}") from error
+        self.compare(now)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Some chunks are read."""
+        if self.stamp.file[0] <= _FEW_FILES:
+            self.check_unchanged()
+        try:
+            with reading(self.path, "Zarr"):
+                yield
+        except Exception:
+            self.check_unchanged()
+            raise
+        if self.stamp.file[0] <= _FEW_FILES:
+            self.check_unchanged()
 
     def reader(self) -> Reader:
         """See `Shard`."""
@@ -76,7 +105,17 @@ class _ZarrReader(Reader):
 
     def read(self, start: int, stop: int, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
         assert out is not None
-        self._shard.check_unchanged()
-        out[...] = self._shard.array[start:stop]
-        self._shard.check_unchanged()
+        with self._shard.watched():
+            out[...] = self._shard.array[start:stop]
         return out
+
+
+def _files_in(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Files below a folder by their names in it."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                for name, status in _files_in(entry.path):
+                    yield f"{entry.name}/{name}", status
+            else:
+                yield entry.name, entry.stat()

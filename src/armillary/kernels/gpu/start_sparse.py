@@ -21,6 +21,8 @@ _SUM_WIDTH = 32
 _BLOCK = 1024 if start.IS_INTERPRETED else 128
 # Entries of a column that one program adds: columns that most rows have are cut.
 _SEGMENT = 512
+# Numbers of rows that are spread out together.
+_SPREAD = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +130,25 @@ def table(rows: CsrRows, rule: start.DeviceRule, dtype: torch.dtype) -> torch.Te
 
 
 def row_scores(rows: CsrRows, rule: start.DeviceRule) -> torch.Tensor:
-    """Scores (n, K) in the type of the rows, with the bits of the CPU's `row_scores`."""
-    return table(rows, rule, rows.dtype)
+    """Scores (n, K) in the type of the rows, with the bits of the CPU's `row_scores`: those of the dense rows."""
+    n_rows, n_features = rows.shape
+    if n_features <= start.SHORT:
+        return table(rows, rule, torch.float64).to(rows.dtype)
+    out = torch.empty((n_rows, rule.n_clusters), dtype=rows.dtype, device=rows.device)
+    n_together = max(1, _SPREAD // n_features)
+    for first in range(0, n_rows, n_together):
+        part = slice(first, min(first + n_together, n_rows))
+        out[part] = start.row_scores(_spread(rows[part]), rule)
+    return out
+
+
+def _spread(rows: CsrRows) -> torch.Tensor:
+    """Rows with their zeros (n, D)."""
+    dense = torch.zeros(rows.shape, dtype=rows.dtype, device=rows.device)
+    begin, end = int(rows.pointers[0]), int(rows.pointers[-1])
+    numbers = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), rows.pointers.diff())
+    dense[numbers, rows.indices[begin:end].long()] = rows.data[begin:end]
+    return dense
 
 
 def product(rows: CsrRows, turned: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:

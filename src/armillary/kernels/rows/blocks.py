@@ -35,6 +35,7 @@ from armillary.kernels.rows import scatters as scatter_sums
 from armillary.kernels.rows import tangent_sums as tangents
 from armillary.kernels.rows.contract import FLOAT32_SLOPE_LIMIT, AngleBounds, ChainSteps, ListedShares, SliceColumns
 from armillary.kernels.rows.rules import PreparedRule
+from armillary.kernels.rows.simd import LANES
 from armillary.points import Block, SparseBlock, cut
 from armillary.rules import AffineRule, Anchors, Meeting, QuadraticRule, Tracks
 from armillary.validation import Gauge, is_sure
@@ -117,12 +118,26 @@ def scores(rows: Block, rule: PreparedRule | quadratic.Forms, out: FloatArray) -
 
 
 def row_scores(rows: Block, rule: PreparedRule, out: FloatArray) -> None:
-    """`scores` with bits that depend on the row alone."""
-    if isinstance(rows, SparseBlock) or rows.shape[1] <= SMALL_DIMENSION:
+    """`scores` with bits that depend on the row alone, dense or CSR."""
+    if isinstance(rows, SparseBlock):
+        _sparse_row_scores(rows, rule, out)
+    elif rows.shape[1] <= SMALL_DIMENSION:
         scores(rows, rule, out)
     else:
         given = np.ascontiguousarray(rows, dtype=out.dtype)
         dense.row_scores(given, rule.vectors.astype(out.dtype, copy=False), out)
+        _add_offsets(out, rule)
+
+
+def _sparse_row_scores(rows: SparseBlock, rule: PreparedRule, out: FloatArray) -> None:
+    """As of the dense rows: narrow ones in float64, wide ones in lanes of the type of `out`."""
+    if rows.n_features <= SMALL_DIMENSION:
+        exact = np.empty(out.shape)
+        scores(rows, rule, exact)
+        out[...] = exact
+    else:
+        matrix = rule.padded32 if out.dtype == np.float32 else rule.padded
+        sparse.row_scores(*rows[:3], matrix, np.empty((LANES, out.shape[1]), out.dtype), out)
         _add_offsets(out, rule)
 
 

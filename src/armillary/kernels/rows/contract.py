@@ -134,7 +134,7 @@ class Kernels(Protocol):
         """Fill `out` (n, K) with scores, in the dtype of `out`; with a quadratic rule, dense rows and float64."""
 
     def row_scores(self, rows: Block, rule: Any, out: FloatArray) -> None:
-        """`scores` of an affine rule whose bits depend on the row alone, not on the rows beside it."""
+        """`scores` of an affine rule whose bits depend on the row alone, not on the rows beside it, dense or CSR."""
 
     def own_scores(self, rows: Block, rule: Any, labels: npt.NDArray[np.int32], out: Float64Array) -> None:
         """Fill `out` (n,) with the score of each row under its own label."""

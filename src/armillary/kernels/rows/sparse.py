@@ -9,7 +9,7 @@ from armillary.kernels.jit import kernel
 from armillary.kernels.rows.choose import best_and_close, bound_angles, record, softmax_row
 from armillary.kernels.rows.contract import NO_SHARE
 from armillary.kernels.rows.exponential import SMALLEST
-from armillary.kernels.rows.simd import CACHE_LINE, fetch, multiply_sparse
+from armillary.kernels.rows.simd import CACHE_LINE, LANES, fetch, multiply_sparse
 
 # Columns of scores that are summed in registers at once; the last of a row, in units that matrices are padded to.
 _MOST_COLUMNS = 32
@@ -84,6 +84,31 @@ def scores(data, indices, indptr, matrix, offsets, out):
     """Scores of a block in the dtype of `out`."""
     for i in range(indptr.shape[0] - 1):
         _score_row(data, indices, indptr[i], indptr[i + 1], matrix, offsets, out[i])
+
+
+@kernel
+def row_scores(data, indices, indptr, matrix, lanes, out):
+    """Products of rows and a few vectors in the dtype of `out`, with the bits of `simd.lane_product`.
+
+    `matrix` (D, >= K) is the transpose of the vectors, `lanes` (LANES, K) room for the sums of a row.
+    """
+    for i in range(indptr.shape[0] - 1):
+        for lane in range(LANES):
+            for k in range(out.shape[1]):
+                lanes[lane, k] = 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            value, column = out.dtype.type(data[p]), matrix[indices[p]]
+            total = lanes[indices[p] & (LANES - 1)]
+            for k in range(out.shape[1]):
+                total[k] += value * column[k]
+        half = LANES // 2
+        while half > 0:
+            for lane in range(half):
+                for k in range(out.shape[1]):
+                    lanes[lane, k] += lanes[lane + half, k]
+            half //= 2
+        for k in range(out.shape[1]):
+            out[i, k] = lanes[0, k]
 
 
 @kernel
