@@ -141,7 +141,7 @@ def lloyd(rows: np.ndarray, n_clusters: int, n_steps: int) -> Work:
         most = {"max_points_per_centroid": len(rows), "min_points_per_centroid": 1}
         model = library.Kmeans(rows.shape[1], n_clusters, niter=n_steps, spherical=True, **most)
         model.train(rows, init_centroids=starts)
-        return n_steps
+        return len(model.iteration_stats)  # it stops where nothing changes any more
 
     def product(n_threads: int) -> np.ndarray:
         with threadpool_limits(n_threads, "blas"):
