@@ -1,10 +1,10 @@
 """Passes at 1, 2, 4, 8, ... threads, up to the cores there are, beside scikit-learn, faiss and the bare product.
 
-    python -m benchmarks.cores NAME [--threads 1 2 4] [--only step EM] [--seconds 420] [--before TREE]
+    python -m benchmarks.cores NAME [--threads 1 2 4] [--only step EM] [--seconds 420] [--before TREE] [--add]
 
 NAME says which machine, and goes into the name of the file: benchmarks/results/cores-NAME.json, written after each
-piece of work, so that a run that is cut short keeps what it has. Nothing is needed beyond what armillary needs; faiss
-takes part where it is installed.
+piece of work, so that a run that is cut short keeps what it has, and `--add` goes on with it. Nothing is needed beyond
+what armillary needs; faiss takes part where it is installed.
 
 The time of a step is (time of n steps - time of 1) / (n - 1), so that checks and set-up drop out. Everybody takes turns
 at every number of threads, again and again until the time of the piece of work is spent. The least times count (of n
@@ -141,7 +141,7 @@ def lloyd(rows: np.ndarray, n_clusters: int, n_steps: int) -> Work:
         most = {"max_points_per_centroid": len(rows), "min_points_per_centroid": 1}
         model = library.Kmeans(rows.shape[1], n_clusters, niter=n_steps, spherical=True, **most)
         model.train(rows, init_centroids=starts)
-        return n_steps
+        return len(model.iteration_stats)  # it stops where nothing changes any more
 
     def product(n_threads: int) -> np.ndarray:
         with threadpool_limits(n_threads, "blas"):
@@ -380,6 +380,8 @@ def machine() -> dict[str, Any]:
     """What the numbers were measured on."""
     from importlib.metadata import PackageNotFoundError, version
 
+    from threadpoolctl import threadpool_info
+
     libraries = {}
     for name in ("numpy", "scipy", "scikit-learn", "numba", "faiss-cpu"):
         with suppress(PackageNotFoundError):
@@ -396,8 +398,13 @@ def machine() -> dict[str, Any]:
         "told": {name: os.environ[name] for name in _TOLD if name in os.environ},
         "python": platform.python_version(),
         "libraries": libraries,
+        "blas": {Path(of["filepath"]).name: of["architecture"] for of in threadpool_info() if "architecture" in of},
         "load": os.getloadavg()[0],
     }
+
+
+def _same_machine(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(one[name] == other[name] for name in one if name != "load")
 
 
 def _n_logical() -> int:
@@ -421,6 +428,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="*", help="default: powers of two up to the cores there are")
     parser.add_argument("--only", nargs="*", help="words of the names of the work to do")
     parser.add_argument("--seconds", type=float, default=420.0, help="of the whole run, compilation included")
+    parser.add_argument("--add", action="store_true", help="keep what the file has of other work")
     parser.add_argument("--folder", type=Path, default=RESULTS)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -433,6 +441,10 @@ def main() -> None:
     output = options.folder / f"cores-{options.name}.json"
     options.folder.mkdir(parents=True, exist_ok=True)
     record: dict[str, Any] = {"machine": machine(), "work": {}, "left_out": []}
+    if options.add and output.exists():
+        known = json.loads(output.read_text())
+        assert _same_machine(known["machine"], record["machine"]), f"{output} is of another machine"
+        record["work"] = known["work"]
     begin = time.monotonic()
     for number, name in enumerate(names):
         left = options.seconds - (time.monotonic() - begin)
@@ -448,7 +460,7 @@ def main() -> None:
                 record["left_out"].append(f"{name}: {error!r}")
                 print(record["left_out"][-1], flush=True)
             else:
-                record["work"][name] = result
+                record["work"][name] = result | {"load": os.getloadavg()[0]}
                 show(name, result)
         output.write_text(json.dumps(record, indent=1) + "\n")
     if tree is not None:

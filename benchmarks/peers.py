@@ -70,7 +70,7 @@ def faiss(work: Workload, n_steps: int, n_threads: int) -> Fit:
         min_points_per_centroid=1,
     )
     model.train(work.rows, init_centroids=work.starts)
-    return Fit(model.centroids, n_steps)
+    return Fit(model.centroids, len(model.iteration_stats))  # it stops where nothing changes any more
 
 
 def product_alone(work: Workload, n_steps: int, n_threads: int) -> Fit:

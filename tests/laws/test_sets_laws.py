@@ -166,6 +166,8 @@ def test_no_thread_and_no_piece_changes_a_bit(case, monkeypatch):
         wanted = play(passes, case, labels)
     monkeypatch.setattr(cpu_sets, "_PIECE_ROWS", 33)
     monkeypatch.setattr(cpu_sets, "_TASK_ROWS", 10)
+    monkeypatch.setattr(cpu_sets, "_COPIED_ROWS", 10)
+    monkeypatch.setattr("armillary.engines.cpu._TABLE_ROWS", 10)  # of those whose priorities are drawn together
     for n_threads in (1, 2, 3, 8):
         with one_piece("cpu", rows, n_threads=n_threads) as passes:
             same(play(passes, case, labels), wanted, is_oracle=False)

@@ -236,6 +236,15 @@ def test_totals_and_groups_equal_the_reference(n_features, dtype):
     )
 
 
+@pytest.mark.parametrize("rounder", [0.0, whole.rounder(40)])
+def test_totals_of_three_columns_have_the_bits_of_any_number(rounder):
+    rng = np.random.default_rng(8)
+    rows = units(rng, 300, 3)
+    numbers, edges = rng.permutation(300).astype(np.int32), np.array([0, 120, 120, 121, 300])
+    more = cpu.row_totals(np.column_stack([rows, rows[:, 0]]), numbers, edges, rounder)
+    np.testing.assert_array_equal(cpu.row_totals(rows, numbers, edges, rounder), more[:, :3])
+
+
 @pytest.mark.parametrize("n_features", [2, 3, 5])
 @pytest.mark.parametrize("kind", KINDS)
 def test_odds_are_differences_of_scores(kind, n_features):

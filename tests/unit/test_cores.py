@@ -7,6 +7,7 @@ import os
 import pytest
 
 from armillary import cores
+from armillary.cli import warming
 from armillary.sources import memory
 from armillary.workers import thread_count
 
@@ -81,6 +82,15 @@ def test_default_threads_obey_the_container(monkeypatch, quota, expected):
     monkeypatch.setattr(cores, "cpu_quota", lambda: quota)
     assert thread_count(None, "Model") == expected
     assert thread_count(64, "Model") == 64  # what is asked for is taken
+
+
+@pytest.mark.parametrize(
+    ("n_cores", "left", "expected"), [(16, None, 8), (2, 64 << 30, 2), (16, 1 << 30, 2), (4, 0, 0)]
+)
+def test_warmup_starts_no_more_compilers_than_have_a_core_and_memory(n_cores, left, expected, monkeypatch):
+    monkeypatch.setattr(warming, "usable_cores", lambda: n_cores)
+    monkeypatch.setattr(warming, "memory_left", lambda: left)
+    assert warming._processes_with_room() == expected
 
 
 def test_here_there_is_at_least_one():

@@ -17,15 +17,16 @@ import scipy.sparse as sp
 import armillary
 from armillary.cli.model_names import AUTO, MODELS, entry
 from armillary.cli.screen import Screen
-from armillary.cores import usable_cores
+from armillary.cores import memory_left, usable_cores
 from armillary.datasets import make_vmf_mixture
 from armillary.kernels.jit import where_kept
 from armillary.metrics import cosine_silhouette_score
 
 # K and D from which on spherical k-means keeps bounds, and fewer
 _SHAPES = ((3, 4), (32, 10))
-# of which each holds a compiler: 0.3 GB
+# of which each holds a compiler: 0.4 GB
 _MOST_PROCESSES = 8
+_PROCESS_BYTES = 500 << 20
 _SETTINGS: dict[str, dict[str, Any]] = {
     "skmeans": {"n_clusters": 10},
     "hkmeans": {"n_clusters": (4, 10)},
@@ -54,7 +55,7 @@ def warm(names: list[str] | None, screen: Screen) -> None:
 
 def _warm_side_by_side(chosen: list[str], advance: Callable[[int], None]) -> None:
     """Compile the kernels of each model in a process of its own: numba compiles in one thread of a process."""
-    n_processes = min(usable_cores(), len(chosen), _MOST_PROCESSES)
+    n_processes = min(len(chosen), _processes_with_room())
     if n_processes < 2:
         advance(len(chosen))
         return
@@ -63,6 +64,13 @@ def _warm_side_by_side(chosen: list[str], advance: Callable[[int], None]) -> Non
         for done in as_completed([pool.submit(_use_all, name) for name in chosen]):
             done.result()
             advance(1)
+
+
+def _processes_with_room() -> int:
+    """How many compilers have a core and memory each: in a container, more of them would be ended with all it runs."""
+    left = memory_left()
+    n_processes = min(usable_cores(), _MOST_PROCESSES)
+    return n_processes if left is None else min(n_processes, left // _PROCESS_BYTES)
 
 
 def _use_all(name: str) -> None:

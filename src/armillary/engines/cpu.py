@@ -346,9 +346,24 @@ class Passes:
 
     def anchors(self, labels: OwnLabels, key: tuple[int, int], n_clusters: int) -> Anchors:
         """The row of each cluster with the lowest priority."""
-        anchors = Anchors(key, np.full(n_clusters, np.inf), np.full(n_clusters, -1, dtype=np.int64))
-        self.kernels.find_anchors(labels.values, self.points.first_row, anchors)
-        return anchors
+        found = Anchors(key, np.full(n_clusters, np.inf), np.full(n_clusters, -1, dtype=np.int64))
+        values, first_row = labels.values, self.points.first_row
+        parts = even_ranges(len(values), max(1, min(self.n_threads, len(values) // _TABLE_ROWS)))
+
+        def find(number: int) -> Anchors:
+            start, stop = parts[number]
+            own = Anchors(key, np.full(n_clusters, np.inf), np.full(n_clusters, -1, dtype=np.int64))
+            self.kernels.find_anchors(values[start:stop], first_row + start, own)
+            return own
+
+        def fold(own: Anchors) -> None:
+            # rows come in order, so a tie stays with the one before
+            is_lower = own.priorities < found.priorities
+            np.copyto(found.priorities, own.priorities, where=is_lower)
+            np.copyto(found.rows, own.rows, where=is_lower)
+
+        self._workers.run(find, len(parts), fold)
+        return found
 
     def draw(self, rule: Rule, labels: OwnLabels, key: tuple[int, int], anchors: Anchors | None = None) -> None:
         """Write one draw per row over its label, among the clusters that its priority allows; anchors stay."""

@@ -44,6 +44,8 @@ _TASKS_PER_THREAD = 4
 _MANY_PIECES = 16
 # Rows that are worth waking a thread for: Python takes 30 us to wake one, and another after it.
 _TASK_ROWS = 4096
+# Rows that are worth it where little is done to each: one is copied, or weighed, in 2 ns.
+_COPIED_ROWS = 16384
 # Of rows on disk: sets with fewer than one row in so many are gathered, others are taken from lanes read in order.
 _FEW_OF_STORED = 64
 # Sets of up to so many rows are worth remembering, and so many things about them: a chain on a few rows comes back to
@@ -137,6 +139,17 @@ class CpuSets:
         starts = np.concatenate([[0], np.cumsum([len(one) for one in sets])])
         numbers = sets[0] if len(sets) == 1 else cls._joined(sets)
         return cls(passes, numbers, starts, None if weights is None else np.concatenate(weights), memory)
+
+    @staticmethod
+    def each_large(
+        passes: Passes, task: Callable[[int], T], n_tasks: int, n_rows: int, fold: Callable[[T], object]
+    ) -> None:
+        """`fold` on `task(0) ... task(n_tasks - 1)` in this order; side by side where their rows are worth it."""
+        if n_rows < 2 * _COPIED_ROWS:
+            for number in range(n_tasks):
+                fold(task(number))
+        else:
+            passes.run(task, n_tasks, fold)
 
     @staticmethod
     def _joined(sets: Sequence[Numbers]) -> Numbers:
@@ -345,7 +358,7 @@ class CpuSets:
 
     def _added(self, pieces: Float64Array) -> Float64Array:
         """The sums of the pieces of each set."""
-        if len(pieces) == len(self) and self._n_pieces.all():
+        if self._are_one_each:
             return pieces
         out = np.zeros((len(self), *pieces.shape[1:]))
         is_filled = self._n_pieces > 0
@@ -353,6 +366,11 @@ class CpuSets:
             first_pieces = (np.cumsum(self._n_pieces) - self._n_pieces)[is_filled]
             out[is_filled] = np.add.reduceat(pieces, first_pieces, axis=0)
         return out
+
+    @cached_property
+    def _are_one_each(self) -> bool:
+        """Whether every set is a piece, as those of few rows are."""
+        return len(self._owners) == len(self) and bool(self._n_pieces.all())
 
     def gathered(self, part: slice) -> Any:
         """The rows (m, D) at some places, in float64, an array or CSR; as the kernels see them, not made unit again."""
@@ -397,9 +415,12 @@ class CpuSets:
     def parted(self, sides: Sequence[CpuSides | None]) -> CpuSets:
         """In the place of each set its left and its right rows, both of which must be there; None leaves it whole."""
         parts: list[Numbers] = []
-        for number, own in enumerate(sides):
-            numbers = self.numbers[self.part(number)]
-            parts += [numbers] if own is None else self.side_of(numbers, own)
+
+        def part(number: int) -> Sequence[Numbers]:
+            numbers, own = self.numbers[self.part(number)], sides[number]
+            return [numbers] if own is None else self.side_of(numbers, own)
+
+        self.each_large(self._passes, part, len(sides), len(self.numbers), parts.extend)
         return self.of(self._passes, parts, None, self._memory)
 
     # ---------------------------------------------------------------------------------------- row by row
@@ -416,14 +437,20 @@ class CpuSets:
 
     def odds(self, rule: Rule, most: float = np.inf) -> list[CpuOdds]:
         """`log_odds` of each set, none beyond `most` either way."""
-        values = np.clip(self.log_odds(rule), -most, most)
+        values = self.log_odds(rule)
         q, limbs = self._passes.points.q, self._side_limbs
-        # copies: what is remembered of one set must not hold all
-        return [CpuOdds(values[self.part(number)].copy(), most, q, limbs) for number in range(len(self))]
+        found: list[CpuOdds] = []
+
+        def own(number: int) -> CpuOdds:
+            # an array of its own: what is remembered of one set must not hold all
+            return CpuOdds(np.clip(values[self.part(number)], -most, most), most, q, limbs)
+
+        self.each_large(self._passes, own, len(self), len(values), found.append)
+        return found
 
     @property
     def _side_limbs(self) -> SideLimbs:
-        return self._passes.kernels.side_limbs
+        return partial(_side_limbs, self._passes)
 
     def chance(self, number: int, generator: np.random.Generator) -> CpuChance:
         """One uniform beside each row of a set, in the order of the rows."""
@@ -632,13 +659,13 @@ class CpuPartition:
         """Take other labels, without gaps; so many, where these rows are a part."""
         self._labels = labels
         self._members, self._everything = [], None  # as large as what takes their place
-        self._gather(n_clusters)
+        n_found = int(labels.values.max()) + 1 if n_clusters is None else n_clusters
+        self._gather(labels.sizes(n_found))
 
-    def _gather(self, n_clusters: int | None) -> None:
+    def _gather(self, sizes: npt.NDArray[np.int64]) -> None:
         """Row numbers of each cluster, in increasing order."""
         values = self._labels.values
-        n_found = int(values.max()) + 1 if n_clusters is None else n_clusters
-        starts = np.concatenate([[0], np.cumsum(self._labels.sizes(n_found))])
+        starts = np.concatenate([[0], np.cumsum(sizes)])
         order = np.empty(len(values), dtype=np.int32)
         self._passes.kernels.group_rows(values, starts, order)
         self._members = [order[start:stop] for start, stop in pairwise(starts)]
@@ -689,7 +716,12 @@ class CpuPartition:
 
     def unions(self, groups: Sequence[Sequence[int]]) -> CpuSets:
         """The rows of each group of clusters as one set."""
-        return self._sets_of([self.together(*group) for group in groups])
+        found: list[Numbers] = []
+        n_rows = sum(len(self._members[k]) for group in groups for k in group)
+        self._kind.each_large(
+            self._passes, lambda number: self.together(*groups[number]), len(groups), n_rows, found.append
+        )
+        return self._sets_of(found)
 
     def _sets_of(self, numbers: Sequence[Numbers]) -> CpuSets:
         return self._kind.of(self._passes, numbers, memory=self._memory)
@@ -731,8 +763,22 @@ class CpuPartition:
         self._passes.draw(rule, labels, key, anchors)
         counts = labels.sizes(n_clusters)
         labels.keep(counts > 0)
-        self.relabel(labels, int(np.count_nonzero(counts)))
+        self._members, self._everything = [], None  # as large as what takes their place
+        self._gather(counts[counts > 0])
         return counts
+
+
+def _side_limbs(passes: Passes, odds: Float64Array, is_left: Flags, rounders: tuple[float, float]) -> Float64Array:
+    """`side_limbs` of the kernels, some rows at a time: whole sums, which have the same bits for any cut."""
+    limbs = passes.kernels.side_limbs
+    found: list[Float64Array] = []
+    parts = even_ranges(len(odds), max(1, min(passes.n_threads, len(odds) // _COPIED_ROWS)))
+    passes.run(
+        lambda number: limbs(odds[slice(*parts[number])], is_left[slice(*parts[number])], rounders),
+        len(parts),
+        found.append,
+    )
+    return found[0] if len(found) == 1 else np.sum(found, axis=0)
 
 
 def _dense(rows: Block) -> FloatArray:

@@ -7,10 +7,10 @@ at once look at half of the rows or few. A few hundred rows of a set come home f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ from armillary.sums import whole
 
 if TYPE_CHECKING:
     from armillary.engines.cuda import CudaPasses
+
+T = TypeVar("T")
 
 
 class CudaSets(CpuSets):
@@ -49,6 +51,14 @@ class CudaSets(CpuSets):
     @cached_property
     def _pieces(self) -> start_sets.Pieces:
         return start_sets.Pieces(self._passes.points.matrix, self.numbers, self.starts)
+
+    @staticmethod
+    def each_large(
+        passes: Any, task: Callable[[int], T], n_tasks: int, n_rows: int, fold: Callable[[T], object]
+    ) -> None:
+        """In turn: the device works on one after the other anyway."""
+        for number in range(n_tasks):
+            fold(task(number))
 
     @staticmethod
     def _joined(sets: Sequence[Any]) -> Any:
@@ -232,12 +242,10 @@ class CudaPartition(CpuPartition):
         super().__init__(passes, labels, n_clusters)  # type: ignore[arg-type]
         self._memory = None
 
-    def _gather(self, n_clusters: int | None) -> None:
+    def _gather(self, sizes: npt.NDArray[np.int64]) -> None:
         """Row numbers of each cluster, in increasing order."""
-        values: Any = self._labels.values
-        n_found = int(values.max()) + 1 if n_clusters is None else n_clusters
-        starts = np.concatenate([[0], np.cumsum(self._labels.sizes(n_found))])
-        order = start_sets.stable_order(values, n_found)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        order = start_sets.stable_order(cast(Any, self._labels.values), len(sizes))
         self._members = [order[first:last] for first, last in pairwise(starts)]
         passes: Any = self._passes
         self._everything = CudaSets(passes, order, starts)

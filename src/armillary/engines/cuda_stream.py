@@ -9,7 +9,6 @@ in page-locked memory and starts its copy on a stream of its own, while kernels 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ import numpy.typing as npt
 import torch
 
 from armillary._typing import Float64Array
+from armillary.cores import usable_cores
 from armillary.engines.contract import (
     Between,
     Counted,
@@ -187,9 +187,7 @@ class Belt:
         self._now: _Block | None = None
         self._next: tuple[tuple[int, int, int], Future[_Block]] | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="armillary-streaming")
-        self._copiers = ThreadPoolExecutor(
-            max(1, min(_COPIERS, os.cpu_count() or 1)), thread_name_prefix="armillary-copying"
-        )
+        self._copiers = ThreadPoolExecutor(min(_COPIERS, usable_cores()), thread_name_prefix="armillary-copying")
         self._place = start.device()
         self._side = None if start.IS_INTERPRETED else torch.cuda.Stream()
         self._scratch: tuple[int, start.Scratch] | None = None
