@@ -417,15 +417,20 @@ def test_killed_after_every_piece_nothing_is_done_twice(tmp_path):
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
 
 
-def test_other_rows_or_plans_begin_anew(tmp_path):
+@pytest.mark.parametrize("changed", [0, 101, 102])
+def test_other_rows_or_plans_begin_anew(changed, tmp_path, monkeypatch):
     rows = planted(400)
+    monkeypatch.setattr("armillary.curation.work._LOOKED_AT", 10)  # as many as stand for a million
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("armillary.curation.pipeline._recall", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             curate(rows, tmp_path / "out", PLAN)
     assert any(path.name.endswith(".work") for path in tmp_path.iterdir())
     other = rows.copy()
-    other[0] = -other[0]
+    if changed == 102:
+        other[[101, 102]] = other[[102, 101]]
+    else:
+        other[changed] = -other[changed]
     found = curate(other, tmp_path / "out", PLAN)
     assert found["seconds"]["pieces_made"] > 10
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

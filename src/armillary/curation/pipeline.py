@@ -171,8 +171,8 @@ def curate(
     The folder has `rows.parquet` (row, id, cluster at each level, nearest clusters with angles in degrees, whether a
     row is kept and for which it went, whether it is in the sample), `sample.npy` (numbers of rows), `model.safetensors`
     and `summary.json`; all of it or nothing. A run that was killed and is started again with the same rows and plan
-    goes on from what it had done, and ends with the same files. Files of rows are known by name, size and time, rows in
-    memory by shape and 4,096 of them.
+    goes on from what it had done, and ends with the same files. Files of rows are known by name, size and time, other
+    rows by sums of all of them and by 4,096 of them.
 
     Parameters
     ----------
