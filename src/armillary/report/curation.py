@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -42,10 +41,10 @@ def write_curation_report(
     found: Curation,
     *,
     title: str = "rows",
-    ids: Sequence[str] | None = None,
-    texts: Sequence[str] | None = None,
+    ids: Any = None,
+    texts: Any = None,
 ) -> None:
-    """Write the page, whole or not at all."""
+    """Write the page, whole or not at all; `ids` and `texts` give that of a row by its number."""
     names = _Names(ids, texts)
     sections = [
         ("duplicates", "Removed as near-duplicates", _duplicates_section(found, names)),
@@ -93,14 +92,18 @@ def write_curation_report(
 class _Names:
     """Rows in words."""
 
-    def __init__(self, ids: Sequence[str] | None, texts: Sequence[str] | None) -> None:
+    def __init__(self, ids: Any, texts: Any) -> None:
         self._ids, self._texts = ids, texts
 
     def of(self, row: int) -> str:
         """Escaped: its number or id, and its text."""
-        name = str(row) if self._ids is None else one_line(self._ids[row])
-        words = "" if self._texts is None else f" {shortened(one_line(self._texts[row]), 220)}"
+        name = str(row) if self._ids is None else one_line(_word(self._ids[row]))
+        words = "" if self._texts is None else f" {shortened(one_line(_word(self._texts[row])), 220)}"
         return f"<small>{escape(shortened(name, 60))}</small>{escape(words)}"
+
+
+def _word(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 def _headline(found: Curation) -> str:

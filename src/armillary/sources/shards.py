@@ -84,28 +84,12 @@ class Stamp:
         return cls(status.st_size, status.st_mtime_ns, (status.st_dev, status.st_ino))
 
 
-class Shard(ABC):
-    """Rows of one file."""
-
-    n_rows: int
-    n_features: int
-    dtype: np.dtype[Any]  # as stored
-    is_sparse = False
-    # Rows of files that the memory has no room for: the system would keep what was read at others' cost, and have
-    # thrown it away before the next pass comes to it.
-    is_forgotten = False
+class Watched:
+    """A file that must stay as it is while it is in use."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.stamp = Stamp.of(os.stat(path))
-
-    @abstractmethod
-    def reader(self) -> Reader:
-        """Something that gives rows; each has a place of its own in the file."""
-
-    def place(self, row: int) -> int:
-        """Where one of its rows is in the file."""
-        return row
 
     def check_unchanged(self) -> None:
         """Refuse a file that is not as it was when it was opened."""
@@ -130,6 +114,26 @@ class Shard(ABC):
             f"'{self.path}' must stay as it is while its rows are in use; {how}. Let the step that writes it end, "
             "open the rows again and start anew."
         )
+
+
+class Shard(Watched, ABC):
+    """Rows of one file."""
+
+    n_rows: int
+    n_features: int
+    dtype: np.dtype[Any]  # as stored
+    is_sparse = False
+    # Rows of files that the memory has no room for: the system would keep what was read at others' cost, and have
+    # thrown it away before the next pass comes to it.
+    is_forgotten = False
+
+    @abstractmethod
+    def reader(self) -> Reader:
+        """Something that gives rows; each has a place of its own in the file."""
+
+    def place(self, row: int) -> int:
+        """Where one of its rows is in the file."""
+        return row
 
     @contextmanager
     def opened(self) -> Iterator[int]:
