@@ -11,6 +11,8 @@ from tests.laws.lossy_workers import shuffled_arrival
 from tests.parity.test_workers import CUTS, MODELS, N_ROWS, NUMBERS, design, file_of, files, rows, shards  # noqa: F401
 
 from armillary import SphericalKMeans, VonMisesFisherMixture, open_rows
+from armillary.engines.dask import DaskStation
+from armillary.engines.desk import NOTHING
 from armillary.engines.executors import WorkersLostError
 from armillary.engines.ray import RayStation
 from armillary.engines.select import engine
@@ -135,6 +137,15 @@ def test_what_dask_cannot_give_is_said(client, dask_array, rows):  # noqa: F811
     bad[9999] = np.nan
     with pytest.raises(RowError, match="Row 9999 of X"):
         SphericalKMeans(2, init=rows[:2]).fit(dask_array.from_array(bad, chunks=5000))
+
+
+def test_data_that_dask_lost_for_good_is_a_sentence(client):
+    data = client.scatter(np.ones((3, 2)))
+    station = DaskStation(client, sorted(client.nthreads())[0], data)
+    data.cancel()
+    with pytest.raises(WorkersLostError, match="must stay for the length of a fit, or be something that Dask can make"):
+        station.ask(NOTHING)
+    station.close()
 
 
 class KillDaskWorker:
