@@ -29,7 +29,7 @@ from armillary.curation import duplicates as search
 from armillary.curation.sampling import evenly
 from armillary.curation.work import Work
 from armillary.datasets import make_vmf_mixture
-from armillary.exceptions import InputError, ParameterError
+from armillary.exceptions import InputError, ParameterError, RowError
 
 register_toy()
 
@@ -372,6 +372,17 @@ def test_files_give_the_same_rows(tmp_path):
     assert one["sample.npy"] == other["sample.npy"]
     assert one["rows.parquet"] == other["rows.parquet"]
     assert one["model.safetensors"] == other["model.safetensors"]
+
+
+def test_a_row_without_direction_ends_a_run_before_steps(tmp_path):
+    rows = planted()
+    rows[777] = 0.0
+    np.save(tmp_path / "rows.npy", rows)
+    told = []
+    plan = replace(PLAN, n_fit_rows=100)
+    with pytest.raises(RowError, match="Row 777"):
+        curate(open_rows(tmp_path / "rows.npy"), tmp_path / "out", plan, tell=lambda *news: told.append(news))
+    assert not told
 
 
 def test_dask_brings_no_more_home_than_rows_that_are_looked_at(tmp_path, monkeypatch):

@@ -171,7 +171,7 @@ def _group(group: npt.NDArray[np.int64], found: Curation, names: _Names) -> str:
     for row in members[:_MOST_MEMBERS]:
         lines.append(f'<p class="gone"><span class="cosine">{cosines[row]:.4f}</span>{names.of(int(row))}</p>')
     if len(members) > _MOST_MEMBERS:
-        lines.append(f'<p class="gone">and {counted(len(members) - _MOST_MEMBERS, "more row")}, nearer than these</p>')
+        lines.append(f'<p class="gone">and {counted(len(members) - _MOST_MEMBERS, "more row")}, as near or nearer</p>')
     return f'<div class="group">{"".join(lines)}</div>'
 
 
