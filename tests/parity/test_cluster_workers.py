@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -146,6 +148,24 @@ def test_data_that_dask_lost_for_good_is_a_sentence(client):
     with pytest.raises(WorkersLostError, match="must stay for the length of a fit, or be something that Dask can make"):
         station.ask(NOTHING)
     station.close()
+
+
+def slow_answer(desk, message, data):
+    time.sleep(4.0)
+
+
+def test_nobody_waits_for_a_pass_that_was_given_up(client, monkeypatch):
+    """Ctrl-C closes stations while threads wait for their answers."""
+    monkeypatch.setattr("armillary.engines.dask._answer", slow_answer)
+    station = DaskStation(client, sorted(client.nthreads())[0], None)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(station.ask, NOTHING)
+        time.sleep(0.3)
+        start = time.monotonic()
+        station.close()
+        with pytest.raises(RuntimeError, match="These workers were closed"):
+            waiting.result()
+    assert time.monotonic() - start < 3.0
 
 
 class KillDaskWorker:

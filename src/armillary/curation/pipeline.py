@@ -273,7 +273,7 @@ class _Clock:
 def _found(
     X: Any, passes: Passes, plan: CurationPlan, work: Work, n_threads: int | None, tell: Told, clock: _Clock
 ) -> Curation:
-    # rows on disk are looked at by passes: one without a direction would end the run after all steps, of some rows, are done
+    # passes look at rows on disk, and steps see some: one without a direction would end the run after all of them
     work.known("looked", lambda: {"n_rows": int(passes.sum(None, 1).counts[0])})
     model = _fitted(X, plan, work, n_threads, tell)
     clock.note("levels")

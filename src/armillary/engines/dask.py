@@ -94,12 +94,14 @@ class DaskStation:
 
     def __init__(self, client: Any, address: str, rows: Any) -> None:
         self._client, self.address, self._rows = client, address, rows
+        self._asked: Any = None  # what is being answered
+        self._is_closed = False
         self._desk = self._submitted(Desk)
 
     def ask(self, message: bytes) -> bytes:
         """The desk's answer, wherever the desk is now."""
         self._check()
-        future = self._submitted(_answer, self._desk, message, self._rows)
+        self._asked = future = self._submitted(_answer, self._desk, message, self._rows)
         try:
             self.address, answer = self._awaited(future)
         except self._losses() as error:
@@ -119,6 +121,8 @@ class DaskStation:
                 self._check()
 
     def _check(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("These workers were closed.")
         status = self._client.status
         if status not in ("running", "connecting"):
             raise WorkersLostError(
@@ -155,7 +159,10 @@ class DaskStation:
             self.ask(NOTHING)
 
     def close(self) -> None:
-        """No more of this desk: it goes as soon as what it is answering is answered."""
+        """No more of this desk: it goes as soon as what it is answering is answered, which nobody waits for."""
+        self._is_closed = True
+        if self._asked is not None and not self._asked.done() and self._client.status == "running":
+            self._asked.cancel()
         self._desk.release()
 
 
