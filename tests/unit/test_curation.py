@@ -529,6 +529,7 @@ def test_wrong_arguments_are_sentences(tree):
         (lambda: balanced_sample(tree, 5, among=[6000]), "`among` of balanced_sample must be a mask of shape (6000,)"),
         (lambda: balanced_sample(tree, 5, order="edge", angles=[1.0]), "`angles` of balanced_sample must have one"),
         (lambda: coverage(5), "`model` of coverage must be a fitted clusterer; got int."),
+        (lambda: curate(rows, "x", {"n_clusters": 3}), "`plan` of curate must be a CurationPlan or None; got dict."),
         (lambda: curate(rows, "x", PLAN, ids=["a"]), "`ids` of curate must name each of the 100 rows; got 1."),
         (lambda: curate(rows, "x", PLAN, ids=["a", 3] * 50), "must all be words or all be whole numbers; got int, str"),
     ):

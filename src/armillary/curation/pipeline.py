@@ -216,7 +216,12 @@ def curate(
     (100, 50)
     """
     points = checked_points(X, _WHO)
-    wanted = (CurationPlan() if plan is None else plan).checked(points.n_rows)
+    if plan is not None and not isinstance(plan, CurationPlan):
+        raise InputError(
+            f"`plan` of {_WHO} must be a CurationPlan or None; got {type(plan).__name__}. Make one: "
+            "CurationPlan(n_clusters=(100, 1000))."
+        )
+    wanted = (plan or CurationPlan()).checked(points.n_rows)
     _check_ids(ids, points.n_rows)
     clock = _Clock()
     with held_folder(folder) as place, place.whole(force=force) as new:
