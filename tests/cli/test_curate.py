@@ -48,6 +48,19 @@ def test_a_folder_with_all_that_was_found(cli, rows, tmp_path):
     assert load(folder / "model.safetensors").n_clusters_ == 15
 
 
+def test_rows_that_went_by_way_of_another_are_told(cli, tmp_path):
+    rows = units(np.random.default_rng(0), 3000, 3).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    done = cli("curate", "rows.npy", "--levels", "40", "--threshold", "0.99", "-o", "out")
+    n_chained = json.loads((tmp_path / "out" / "summary.json").read_text())["duplicates"]["chained"]
+    table = pq.read_table(tmp_path / "out" / "rows.parquet")
+    cosines = np.vecdot(rows, rows[table["kept_row"].to_numpy()])
+    assert 0 < np.count_nonzero(cosines < 0.99) <= n_chained
+    assert f"{n_chained} rows of these by way of another that went for it" in done.out
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert f"{n_chained} rows went for a row that went for another one itself, across a border of clusters" in page
+
+
 def test_the_number_of_clusters_follows_the_rows(cli, rows, tmp_path):
     done = cli("curate", "rows.npy", "--json", "--no-report", "-o", "out")
     found = done.data

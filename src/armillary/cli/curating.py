@@ -161,6 +161,8 @@ def _show(task: Task, summary: dict[str, Any], screen: Screen) -> None:
     )
     removed = f"{counted(duplicates['removed'], 'row')} of {n_rows:,} ({duplicates['removed'] / n_rows:.1%})"
     screen.result(f"{removed} within cosine {duplicates['threshold']:g} of a row that is kept")
+    if duplicates["chained"]:
+        screen.result(f"{counted(duplicates['chained'], 'row')} of these by way of another that went for it")
     if duplicates["is_exact"]:
         screen.result("every pair of near rows was compared")
     elif duplicates["recall"] is not None:

@@ -129,9 +129,14 @@ def _rules(found: Curation) -> list[str]:
         if found.recall is None
         else f" Measured recall of near pairs: {found.recall:.4f}, of {found.recall_pairs:,}."
     )
-    return [
-        f"Rows whose cosine is at least {plan.threshold:g} are near. Of near rows {order} is kept. {searched}{recall}"
-    ]
+    chained = (
+        ""
+        if not duplicates.n_chained
+        else f" {counted(duplicates.n_chained, 'row')} went for a row that went for another one itself, across a "
+        "border of clusters: the cosine is that with the former."
+    )
+    rule = f"Rows whose cosine is at least {plan.threshold:g} are near. Of near rows {order} is kept."
+    return [f"{rule}{chained} {searched}{recall}"]
 
 
 def _tiles(found: Curation) -> str:
