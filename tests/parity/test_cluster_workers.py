@@ -332,6 +332,8 @@ def test_ray_has_the_bytes_of_memory_though_an_actor_is_killed(n_workers, ray, r
     model = MODELS["k-means"]().fit(ray.data.from_numpy(rows))
     assert file_of(model, tmp_path) == files["k-means"]
     assert model.device_ == "ray"
+    with pytest.raises(InputError, match="must have at least one row; the Ray dataset has none"):
+        MODELS["k-means"]().fit(ray.data.from_numpy(rows[:0]))
 
 
 _ON_LOOPBACK = """
