@@ -180,7 +180,7 @@ def _checked_dataset(X: Any, who: str) -> tuple[Any, tuple[int, int], Any]:
         )
     dataset = X.materialize()
     if not dataset.count():
-        raise InputError(f"X of {who} must have at least one row; the Ray dataset has none. Check the step that made it.")
+        raise InputError(f"X of {who} must have at least one row; the Ray dataset has none. Check what made it.")
     first = dataset.take_batch(1)
     vectors = [name for name, values in first.items() if _is_vector(values)]
     if len(vectors) != 1:

@@ -624,7 +624,7 @@ class TableColumn:
                 decoder, schema, group_rows = _opened(pa, path, [name])
                 if name not in schema.names:
                     raise InputError(f"'{path}' has no column '{name}'. Its columns: {some(schema.names)}.")
-                self._type = self._type or schema.field(name).type
+                self._type = self._type or _cell_type(pa, schema.field(name).type)
             starts = [0, *np.cumsum(group_rows, dtype=np.int64).tolist()]
             self._walks.append(_Walk(file, decoder, starts, _WORDS_AT_ONCE))
             self._starts.append(self._starts[-1] + starts[-1])
@@ -656,6 +656,12 @@ class TableColumn:
         """Let go of the files."""
         for walk in self._walks:
             walk.close()
+
+
+def _cell_type(pa: Any, kind: Any) -> Any:
+    """As a column is stored, but for codes and views of words, which differ from batch to batch."""
+    is_plain = not pa.types.is_dictionary(kind) and not pa.types.is_string_view(kind)
+    return kind if is_plain else pa.string()
 
 
 def column_types(path: str) -> dict[str, Any]:
