@@ -3,6 +3,8 @@
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 from tests.making import units
@@ -46,6 +48,19 @@ def test_a_folder_with_all_that_was_found(cli, rows, tmp_path):
     assert load(folder / "model.safetensors").n_clusters_ == 15
 
 
+def test_rows_that_went_by_way_of_another_are_told(cli, tmp_path):
+    rows = units(np.random.default_rng(0), 3000, 3).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    done = cli("curate", "rows.npy", "--levels", "40", "--threshold", "0.99", "-o", "out")
+    n_chained = json.loads((tmp_path / "out" / "summary.json").read_text())["duplicates"]["chained"]
+    table = pq.read_table(tmp_path / "out" / "rows.parquet")
+    cosines = np.vecdot(rows, rows[table["kept_row"].to_numpy()])
+    assert 0 < np.count_nonzero(cosines < 0.99) <= n_chained
+    assert f"{n_chained} rows of these by way of another that went for it" in done.out
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert f"{n_chained} rows went for a row that went for another one itself, across a border of clusters" in page
+
+
 def test_the_number_of_clusters_follows_the_rows(cli, rows, tmp_path):
     done = cli("curate", "rows.npy", "--json", "--no-report", "-o", "out")
     found = done.data
@@ -54,13 +69,47 @@ def test_the_number_of_clusters_follows_the_rows(cli, rows, tmp_path):
     assert not (tmp_path / "out" / "report.html").exists()
 
 
-def test_sentences(cli, rows):
+@pytest.mark.parametrize("stays", [False, True], ids=["in memory", "on disk"])
+@pytest.mark.parametrize("kind", ["numbers", "words"])
+def test_ids_are_those_of_the_tables(kind, stays, cli, rows, tmp_path, monkeypatch):
+    ids = np.arange(700) * 7 + 10**12 if kind == "numbers" else [f"row {n}" for n in range(700)]
+    columns = {"id": ids, "text": [f"text {n}" for n in range(700)], "vector": list(rows)}
+    (tmp_path / "shards").mkdir()
+    for number, first in enumerate((0, 300)):
+        part = pa.table({name: column[first : first + 300 + 100 * number] for name, column in columns.items()})
+        pq.write_table(part, tmp_path / "shards" / f"{number}.parquet", row_group_size=110)
+    feather.write_feather(pa.table(columns), tmp_path / "rows.feather", chunksize=90)
+    monkeypatch.setattr("armillary.cli.reading._is_large", lambda _: stays)
+    monkeypatch.setattr("armillary.cli.reading._SURELY_SMALL", 0)
+    for name in ("shards", "rows.feather"):
+        done = cli("curate", name, "--levels", "3", "-o", "out", "--force")
+        assert done.code == 0, done.err
+        assert ("they stay on disk" in done.err) == stays
+        found = pq.read_table(tmp_path / "out" / "rows.parquet")["id"]
+        assert found.type == (pa.int64() if kind == "numbers" else pa.string())
+        assert found.to_pylist() == list(ids)
+        page = (tmp_path / "out" / "report.html").read_text()
+        assert f"<small>{ids[0]}</small> text 0" in page
+
+
+def test_columns_that_cannot_name_rows_on_disk_are_sentences(cli, rows, tmp_path, monkeypatch):
+    pq.write_table(pa.table({"id": range(700), "vector": list(rows)}), tmp_path / "rows.parquet")
+    monkeypatch.setattr("armillary.cli.reading._is_large", lambda _: True)
+    monkeypatch.setattr("armillary.cli.reading._SURELY_SMALL", 0)
+    for name, came in (("vector", "it holds list"), ("key", "there is none. Its columns: 'id', 'vector'.")):
+        done = cli("curate", "rows.parquet", "--levels", "3", "--id-column", name)
+        assert done.code == 2
+        assert f"Column '{name}' of 'rows.parquet' must hold words or whole numbers; {came}" in done.sentence
+
+
+def test_sentences(cli, rows, tmp_path):
+    levels = "--levels must be numbers of clusters that rise from coarse to fine, e.g. 100,1000, or 'auto'; got "
     for options, sentence in (
-        (["--levels", "a,b"], "--levels must be numbers of clusters from coarse to fine, e.g. 100,1000; got 'a,b'."),
-        (["--levels", "9,3"], "`n_clusters` of HierarchicalSphericalKMeans must rise from coarse to fine"),
+        *((["--levels", wrong], f"{levels}'{wrong}'.") for wrong in ("a,b", "9,3", "0", "5,", "", "-3", "5.5")),
         (["--layout", "milvus"], "--layout must be one of faiss, lance, pgvector; got 'milvus'."),
         (["--keep", "last"], "`keep` of curate must be one of 'first', 'central'; got 'last'."),
     ):
         done = cli("curate", "rows.npy", *options)
         assert done.code == 2
         assert sentence in done.sentence
+        assert not list(tmp_path.glob(".*"))

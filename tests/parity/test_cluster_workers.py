@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,6 +13,8 @@ from tests.laws.lossy_workers import shuffled_arrival
 from tests.parity.test_workers import CUTS, MODELS, N_ROWS, NUMBERS, design, file_of, files, rows, shards  # noqa: F401
 
 from armillary import SphericalKMeans, VonMisesFisherMixture, open_rows
+from armillary.engines.dask import DaskStation
+from armillary.engines.desk import NOTHING
 from armillary.engines.executors import WorkersLostError
 from armillary.engines.ray import RayStation
 from armillary.engines.select import engine
@@ -135,6 +139,33 @@ def test_what_dask_cannot_give_is_said(client, dask_array, rows):  # noqa: F811
     bad[9999] = np.nan
     with pytest.raises(RowError, match="Row 9999 of X"):
         SphericalKMeans(2, init=rows[:2]).fit(dask_array.from_array(bad, chunks=5000))
+
+
+def test_data_that_dask_lost_for_good_is_a_sentence(client):
+    data = client.scatter(np.ones((3, 2)))
+    station = DaskStation(client, sorted(client.nthreads())[0], data)
+    data.cancel()
+    with pytest.raises(WorkersLostError, match="must stay for the length of a fit, or be something that Dask can make"):
+        station.ask(NOTHING)
+    station.close()
+
+
+def slow_answer(desk, message, data):
+    time.sleep(4.0)
+
+
+def test_nobody_waits_for_a_pass_that_was_given_up(client, monkeypatch):
+    """Ctrl-C closes stations while threads wait for their answers."""
+    monkeypatch.setattr("armillary.engines.dask._answer", slow_answer)
+    station = DaskStation(client, sorted(client.nthreads())[0], None)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(station.ask, NOTHING)
+        time.sleep(0.3)
+        start = time.monotonic()
+        station.close()
+        with pytest.raises(RuntimeError, match="These workers were closed"):
+            waiting.result()
+    assert time.monotonic() - start < 3.0
 
 
 class KillDaskWorker:
@@ -301,6 +332,8 @@ def test_ray_has_the_bytes_of_memory_though_an_actor_is_killed(n_workers, ray, r
     model = MODELS["k-means"]().fit(ray.data.from_numpy(rows))
     assert file_of(model, tmp_path) == files["k-means"]
     assert model.device_ == "ray"
+    with pytest.raises(InputError, match="must have at least one row; the Ray dataset has none"):
+        MODELS["k-means"]().fit(ray.data.from_numpy(rows[:0]))
 
 
 _ON_LOOPBACK = """

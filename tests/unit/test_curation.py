@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from armillary.curation import duplicates as search
 from armillary.curation.sampling import evenly
 from armillary.curation.work import Work
 from armillary.datasets import make_vmf_mixture
-from armillary.exceptions import InputError, ParameterError
+from armillary.exceptions import InputError, ParameterError, RowError
 
 register_toy()
 
@@ -326,6 +327,15 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
 
 
+def test_coarse_clusters_without_finer_ones_are_counted():
+    rows = np.repeat(np.random.default_rng(3).standard_normal((4, 6)), 10, axis=0)
+    model = HierarchicalSphericalKMeans((10, 30), random_state=0).fit(rows)
+    assert model.ancestors(0).max() < 9  # the last have no finer cluster
+    assert [(one.n_clusters, one.n_filled) for one in coverage(model)] == [(10, 4), (30, 4)]
+    assert [one.n_filled for one in coverage(model, among=[])] == [0, 0]
+    assert len(balanced_sample(model, 5, among=np.flatnonzero(np.zeros(40)))) == 0
+
+
 def test_a_run_leaves_a_folder(tmp_path):
     rows = planted()
     told = []
@@ -362,6 +372,17 @@ def test_files_give_the_same_rows(tmp_path):
     assert one["sample.npy"] == other["sample.npy"]
     assert one["rows.parquet"] == other["rows.parquet"]
     assert one["model.safetensors"] == other["model.safetensors"]
+
+
+def test_a_row_without_direction_ends_a_run_before_steps(tmp_path):
+    rows = planted()
+    rows[777] = 0.0
+    np.save(tmp_path / "rows.npy", rows)
+    told = []
+    plan = replace(PLAN, n_fit_rows=100)
+    with pytest.raises(RowError, match="Row 777"):
+        curate(open_rows(tmp_path / "rows.npy"), tmp_path / "out", plan, tell=lambda *news: told.append(news))
+    assert not told
 
 
 def test_dask_brings_no_more_home_than_rows_that_are_looked_at(tmp_path, monkeypatch):
@@ -417,18 +438,35 @@ def test_killed_after_every_piece_nothing_is_done_twice(tmp_path):
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
 
 
-def test_other_rows_or_plans_begin_anew(tmp_path):
+@pytest.mark.parametrize("changed", [0, 101, 102])
+def test_other_rows_or_plans_begin_anew(changed, tmp_path, monkeypatch):
     rows = planted(400)
+    monkeypatch.setattr("armillary.curation.work._LOOKED_AT", 10)  # as many as stand for a million
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("armillary.curation.pipeline._recall", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             curate(rows, tmp_path / "out", PLAN)
     assert any(path.name.endswith(".work") for path in tmp_path.iterdir())
     other = rows.copy()
-    other[0] = -other[0]
+    if changed == 102:
+        other[[101, 102]] = other[[102, 101]]
+    else:
+        other[changed] = -other[changed]
     found = curate(other, tmp_path / "out", PLAN)
     assert found["seconds"]["pieces_made"] > 10
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_another_size_of_the_sample_takes_what_was_done(tmp_path):
+    rows = planted(400)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("armillary.curation.pipeline.balanced_sample", lambda *_, **__: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            curate(rows, tmp_path / "out", PLAN)
+    found = curate(rows, tmp_path / "out", replace(PLAN, n_sample=33), ids=range(400))
+    assert found["seconds"]["pieces_made"] == 0
+    assert found["sample"]["rows"] == 33
+    assert pq.read_table(tmp_path / "out" / "rows.parquet")["id"].to_pylist() == list(range(400))
 
 
 @pytest.mark.slow
@@ -464,12 +502,12 @@ def test_processes_that_are_killed_end_with_the_same_files(tmp_path):
         ({"keep": "last"}, "`keep` of curate must be one of 'first', 'central'; got 'last'"),
         ({"n_sample": 0}, "`n_sample` of curate must be an int >= 1; got 0."),
         ({"n_nearest": 0}, "`n_nearest` of curate must be an int >= 1"),
+        ({"n_clusters": (3, 3)}, "`n_clusters` of curate must rise from coarse to fine; got (3, 3)."),
+        ({"n_resamples": -1}, "`n_resamples` of curate must be an int >= 0; got -1."),
         ({"n_clusters": (3, 1000)}, "`n_clusters` of curate must not exceed the rows that steps are done on; got 1000"),
     ],
 )
 def test_wrong_plans_are_sentences(changed, sentence, tmp_path):
-    from dataclasses import replace
-
     with pytest.raises((ParameterError, InputError)) as caught:
         curate(planted(100), tmp_path / "out", replace(PLAN, **changed))
     assert sentence in str(caught.value)
@@ -487,10 +525,13 @@ def test_wrong_arguments_are_sentences(tree):
         (lambda: duplicate_recall(rows, 3), "must be what near_duplicates returned; got int"),
         (lambda: duplicate_recall(rows[:50], near_duplicates(rows)), "must be the 100 rows that were searched; got 50"),
         (lambda: balanced_sample(tree, 5, labels=[99]), "`labels` of balanced_sample must be one cluster number per"),
+        (lambda: balanced_sample(tree, 5, labels=[0, 99]), "; got 99 in row 1. Use model.predict(X)."),
         (lambda: balanced_sample(tree, 5, among=[6000]), "`among` of balanced_sample must be a mask of shape (6000,)"),
         (lambda: balanced_sample(tree, 5, order="edge", angles=[1.0]), "`angles` of balanced_sample must have one"),
         (lambda: coverage(5), "`model` of coverage must be a fitted clusterer; got int."),
+        (lambda: curate(rows, "x", {"n_clusters": 3}), "`plan` of curate must be a CurationPlan or None; got dict."),
         (lambda: curate(rows, "x", PLAN, ids=["a"]), "`ids` of curate must name each of the 100 rows; got 1."),
+        (lambda: curate(rows, "x", PLAN, ids=["a", 3] * 50), "must all be words or all be whole numbers; got int, str"),
     ):
         with pytest.raises(Exception, match=r".") as caught:
             call()

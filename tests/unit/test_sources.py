@@ -916,3 +916,26 @@ def test_headers_of_shards_are_parsed_one_at_a_time(tmp_path, monkeypatch):
     open_rows(tmp_path).close()
     assert len(most) == 8
     assert max(most) == 1
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.large_string(), pa.dictionary(pa.int16(), pa.string())])
+def test_columns_of_words_stay_on_disk(kind, tmp_path):
+    cells = [7 * n for n in range(1000)] if kind == pa.int64() else [f"row {n // 3} é" for n in range(1000)]
+    column = pa.array(cells, pa.string() if kind != pa.int64() else kind).cast(kind)
+    table = pa.table({"key": column, "vector": lists(given(n=1000))})
+    pq.write_table(table[:333], tmp_path / "0.parquet", row_group_size=100)
+    write_arrow(tmp_path / "1.arrow", table[333:600].unify_dictionaries(), rows=40)
+    write_arrow(tmp_path / "2.arrow", table[600:].unify_dictionaries(), is_stream=True, rows=70)
+    paths = [str(tmp_path / name) for name in ("0.parquet", "1.arrow", "2.arrow")]
+    found = tables.TableColumn(paths, "key")
+    assert len(found) == 1000
+    for first, last in ((0, 1000), (320, 350), (5, 5), (990, 2000), (0, 3), (332, 601), (599, 700), (100, 200)):
+        assert found[first:last].to_pylist() == cells[first:last]
+    for row in (999, 0, 332, 333, 599, 600, 450):
+        assert found[row] == cells[row]
+    found.close()
+    with pytest.raises(InputError, match=r"has no column 'id'\. Its columns: 'key', 'vector'"):
+        tables.TableColumn(paths, "id")
+    write_arrow(tmp_path / "1.arrow", table[333:599], rows=40)
+    with pytest.raises(InputError, match="must stay as it is"):
+        found[400]

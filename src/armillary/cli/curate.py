@@ -106,7 +106,9 @@ def curate(
 
     curate_to_folder(
         Task(
-            reading=Reading.of(input, format, key, id_column, text_column, texts, header, missing="raise"),
+            reading=Reading.of(
+                input, format, key, id_column, text_column, texts, header, missing="raise", takes_stored_words=True
+            ),
             output=output,
             levels=levels,
             threshold=threshold,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +76,14 @@ def levels_of(text: str, n_rows: int) -> tuple[int, ...]:
     if text.strip().lower() == "auto":
         finest = max(1, round(_ROOTS * math.sqrt(n_rows)))
         return (finest // _BRANCHES, finest) if finest >= 2 * _BRANCHES else (finest,)
-    try:
-        return tuple(int(word) for word in text.split(","))
-    except ValueError:
+    words = [word.strip() for word in text.split(",")]
+    sizes = tuple(int(word) if word.isdecimal() else 0 for word in words)
+    if min(sizes) < 1 or any(coarse >= fine for coarse, fine in pairwise(sizes)):
         raise ParameterError(
-            f"--levels must be numbers of clusters from coarse to fine, e.g. 100,1000; got '{text}'."
-        ) from None
+            "--levels must be numbers of clusters that rise from coarse to fine, e.g. 100,1000, or 'auto'; got "
+            f"'{text}'."
+        )
+    return sizes
 
 
 def curate_to_folder(task: Task, screen: Screen) -> None:
@@ -94,7 +97,7 @@ def curate_to_folder(task: Task, screen: Screen) -> None:
             vectors.rows,
             task.folder,
             task.plan(vectors.n_rows),
-            ids=vectors.ids,
+            ids=_ids(vectors),
             n_threads=task.threads,
             force=task.force,
             tell=tell,
@@ -102,6 +105,11 @@ def curate_to_folder(task: Task, screen: Screen) -> None:
             facts={"command": command_line()},
         )
     _show(task, summary, screen)
+
+
+def _ids(vectors: Vectors) -> Any:
+    """Ids as they are in a table: numbers stay numbers, so that results can be joined with it."""
+    return [int(word) for word in vectors.ids or ()] if vectors.has_whole_ids else vectors.ids
 
 
 @contextmanager
@@ -153,6 +161,8 @@ def _show(task: Task, summary: dict[str, Any], screen: Screen) -> None:
     )
     removed = f"{counted(duplicates['removed'], 'row')} of {n_rows:,} ({duplicates['removed'] / n_rows:.1%})"
     screen.result(f"{removed} within cosine {duplicates['threshold']:g} of a row that is kept")
+    if duplicates["chained"]:
+        screen.result(f"{counted(duplicates['chained'], 'row')} of these by way of another that went for it")
     if duplicates["is_exact"]:
         screen.result("every pair of near rows was compared")
     elif duplicates["recall"] is not None:

@@ -15,7 +15,7 @@ from armillary.cli.present import check_missing
 from armillary.cli.screen import Screen
 from armillary.exceptions import InputError, ParameterError
 from armillary.files.documents import holds_documents, read_documents
-from armillary.files.tables import words_beside
+from armillary.files.tables import stored_beside, words_beside
 from armillary.files.vectors import Vectors, read_vectors
 from armillary.files.words import read_column, read_labels
 from armillary.selection.counting import counted
@@ -48,6 +48,7 @@ class Reading:
     takes_texts: bool = False  # whether a file of texts will do
     embed: str | None = None  # a model for them; their words where there is none
     weights: WordWeights | None = None  # of the words of a model, which rows of new texts must have
+    takes_stored_words: bool = False  # whether ids and texts of rows that stay on disk may stay there, as `TableColumn`
     keeps_texts: bool = True  # whether results hold texts, and vectors of texts are kept for the next run
 
     @classmethod
@@ -162,9 +163,10 @@ class Reading:
         return rows if _is_large(rows.nbytes) else None
 
     def _with_words(self, vectors: Vectors, rows: StoredRows, screen: Screen) -> Vectors:
-        """Ids and texts of tables in a folder, where their rows are in memory; files that stay on disk have none."""
+        """Ids and texts of tables in a folder; where rows stay on disk, so do these, or there are none."""
         wanted = {"ids": self.id_column, "texts": self.text_column}
-        if isinstance(vectors.rows, StoredRows) or not _are_tables(rows):
+        stays = isinstance(vectors.rows, StoredRows)
+        if not _are_tables(rows) or (stays and not self.takes_stored_words):
             for option, value in (("--id-column", self.id_column), ("--text-column", self.text_column)):
                 if value is not None:
                     raise ParameterError(
@@ -173,10 +175,11 @@ class Reading:
                     )
             return vectors
         with screen.timed("reading"):
-            names, ids, texts = words_beside([shard.path for shard in rows.shards], **wanted)
-        if names:
-            screen.note(f"Beside the vectors: {'; '.join(names)}.")
-        return replace(vectors, ids=ids, texts=texts, notes=(*vectors.notes, *names))
+            found = (stored_beside if stays else words_beside)([shard.path for shard in rows.shards], **wanted)
+        if found.notes:
+            screen.note(f"Beside the vectors: {'; '.join(found.notes)}.")
+        notes = (*vectors.notes, *found.notes)
+        return replace(vectors, ids=found.ids, texts=found.texts, notes=notes, has_whole_ids=found.has_whole_ids)
 
     def _of_stored(self, rows: StoredRows, screen: Screen) -> Vectors:
         source, format = rows.order(), ENDINGS.get(PurePath(rows.shards[0].path).suffix.lower(), "zarr")

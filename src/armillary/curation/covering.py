@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from armillary._typing import ArrayLike, Float64Array
-from armillary.curation.levels import checked_labels, checked_rows, levels_of
+from armillary.curation.levels import checked_labels, checked_rows, levels_of, sizes_of
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ def coverage(model: Any, *, labels: ArrayLike | None = None, among: ArrayLike | 
     levels, codes = levels_of(model, who), checked_labels(model, labels, who)
     looked_at = codes[checked_rows(among, len(codes), "among", who) & (codes >= 0)]
     found = []
-    for level, ancestors in enumerate(levels):
-        sizes = np.bincount(ancestors[looked_at], minlength=int(ancestors.max()) + 1).astype(np.float64)
+    for level, (ancestors, n_clusters) in enumerate(zip(levels, sizes_of(model, levels), strict=True)):
+        sizes = np.bincount(ancestors[looked_at], minlength=n_clusters).astype(np.float64)
         found.append(Coverage(level, len(sizes), int(np.count_nonzero(sizes)), *_evenness(sizes)))
     return found
 

@@ -22,15 +22,24 @@ def levels_of(model: Any, who: str) -> list[Ancestors]:
     return [model.ancestors(level) for level in range(len(model.level_sizes_))]
 
 
+def sizes_of(model: Any, levels: list[Ancestors]) -> list[int]:
+    """How many clusters each level has: the last ones of a coarse level may have none of the finest in them."""
+    return [int(size) for size in getattr(model, "level_sizes_", [len(levels[-1])])]
+
+
 def checked_labels(model: Any, labels: Any, who: str) -> npt.NDArray[np.int64]:
     """The finest cluster of each row (n,): those given, or those of the fit; -1 is none."""
     n_clusters = len(checked_directions(model, who))
     given = check_numbers(model.labels_ if labels is None else labels, "labels", who)
     codes = given.astype(np.int64)
-    if codes.ndim != 1 or (codes != given).any() or not (codes >= -1).all() or not (codes < n_clusters).all():
+    is_wrong = (codes != given) | (codes < -1) | (codes >= n_clusters)
+    if codes.ndim != 1 or is_wrong.any():
+        came = f"shape {given.shape}"
+        if codes.ndim == 1:
+            came = f"{given[is_wrong][0]:g} in row {np.flatnonzero(is_wrong)[0]}"
         raise InputError(
-            f"`labels` of {who} must be one cluster number per row, from -1 to {n_clusters - 1}; got shape "
-            f"{given.shape}. Use model.predict(X)."
+            f"`labels` of {who} must be one cluster number per row, from -1 to {n_clusters - 1}; got {came}. Use "
+            "model.predict(X)."
         )
     return codes
 
@@ -42,12 +51,12 @@ def checked_rows(among: Any, n_rows: int, name: str, who: str) -> npt.NDArray[np
     given = np.asarray(among)
     if given.dtype == np.bool_ and given.shape == (n_rows,):
         return given
-    is_numbers = given.dtype.kind in "iu" and given.ndim == 1
+    is_numbers = given.ndim == 1 and (given.dtype.kind in "iu" or not given.size)
     if not is_numbers or not ((given >= 0) & (given < n_rows)).all():
         raise InputError(
             f"`{name}` of {who} must be a mask of shape ({n_rows},) or numbers of rows below {n_rows}; got "
             f"{given.dtype} of shape {given.shape}. Use numpy.flatnonzero(mask)."
         )
     mask = np.zeros(n_rows, dtype=np.bool_)
-    mask[given] = True
+    mask[given.astype(np.int64)] = True
     return mask

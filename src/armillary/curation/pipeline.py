@@ -41,6 +41,7 @@ from armillary.engines.select import checked_points, open_passes
 from armillary.exceptions import InputError
 from armillary.files.folders import SUMMARY, held_folder
 from armillary.files.row_tables import write_row_table
+from armillary.models.means._hierarchical_means_fit import checked_sizes
 from armillary.models.means.hierarchical_spherical_kmeans import HierarchicalSphericalKMeans, fit_remembered
 from armillary.models.means.spherical_kmeans import SphericalKMeans
 from armillary.persistence.archive import save
@@ -113,19 +114,21 @@ class CurationPlan:
         CurationPlan
             The same plan.
         """
-        sizes = np.atleast_1d(np.asarray(self.n_clusters)).tolist()
+        sizes = checked_sizes(self.n_clusters, _WHO)
         n_fit_rows = None if self.n_fit_rows is None else check_integer(self.n_fit_rows, "n_fit_rows", _WHO, low=1)
         n_searched = None if self.n_searched is None else check_integer(self.n_searched, "n_searched", _WHO, low=1)
         n_sample = None if self.n_sample is None else check_integer(self.n_sample, "n_sample", _WHO, low=1)
         found = replace(
             self,
-            n_clusters=tuple(sizes),
+            n_clusters=sizes,
             threshold=check_threshold(self.threshold, _WHO),
             keep=check_choice(self.keep, "keep", _WHO, ("first", "central")),
             n_sample=n_sample,
             n_nearest=check_integer(self.n_nearest, "n_nearest", _WHO, low=1),
             n_searched=most_searched(n_searched, n_rows, max(sizes)),
             n_fit_rows=n_fit_rows,
+            n_resamples=check_integer(self.n_resamples, "n_resamples", _WHO, low=0),
+            max_iter=check_integer(self.max_iter, "max_iter", _WHO, low=1),
             n_recall_rows=check_integer(self.n_recall_rows, "n_recall_rows", _WHO, low=0),
             random_state=check_integer(self.random_state, "random_state", _WHO, low=0),
         )
@@ -159,7 +162,7 @@ def curate(
     folder: str | os.PathLike[str],
     plan: CurationPlan | None = None,
     *,
-    ids: Sequence[str] | None = None,
+    ids: Sequence[str] | Sequence[int] | None = None,
     n_threads: int | None = None,
     force: bool = False,
     tell: Told | None = None,
@@ -171,8 +174,8 @@ def curate(
     The folder has `rows.parquet` (row, id, cluster at each level, nearest clusters with angles in degrees, whether a
     row is kept and for which it went, whether it is in the sample), `sample.npy` (numbers of rows), `model.safetensors`
     and `summary.json`; all of it or nothing. A run that was killed and is started again with the same rows and plan
-    goes on from what it had done, and ends with the same files. Files of rows are known by name, size and time, rows in
-    memory by shape and 4,096 of them.
+    goes on from what it had done, and ends with the same files. Files of rows are known by name, size and time, other
+    rows by sums of all of them and by 4,096 of them.
 
     Parameters
     ----------
@@ -182,8 +185,8 @@ def curate(
         Where results go.
     plan : CurationPlan or None, default=None
         What to do.
-    ids : sequence of str or None, default=None
-        Names of the rows, written beside their numbers.
+    ids : sequence of str or int, or None, default=None
+        Names of the rows, written beside their numbers as they are.
     n_threads : int or None, default=None
         Threads; None takes every core. Results do not depend on it.
     force : bool, default=False
@@ -213,13 +216,19 @@ def curate(
     (100, 50)
     """
     points = checked_points(X, _WHO)
-    wanted = (CurationPlan() if plan is None else plan).checked(points.n_rows)
-    if ids is not None and len(ids) != points.n_rows:
-        raise InputError(f"`ids` of {_WHO} must name each of the {points.n_rows} rows; got {len(ids)}. Leave them out.")
+    if plan is not None and not isinstance(plan, CurationPlan):
+        raise InputError(
+            f"`plan` of {_WHO} must be a CurationPlan or None; got {type(plan).__name__}. Make one: "
+            "CurationPlan(n_clusters=(100, 1000))."
+        )
+    wanted = (plan or CurationPlan()).checked(points.n_rows)
+    _check_ids(ids, points.n_rows)
     clock = _Clock()
     with held_folder(folder) as place, place.whole(force=force) as new:
         with open_passes(points, n_threads, _WHO) as passes:
-            question = {"armillary": __version__, "plan": asdict(wanted), **told_apart(X, passes)}
+            # no piece depends on how many rows are chosen in the end
+            plan_of_pieces = {**asdict(wanted), "n_sample": None}
+            question = {"armillary": __version__, "plan": plan_of_pieces, **told_apart(X, passes)}
             work = Work.beside(place.target, question)
             found = _found(X, passes, wanted, work, n_threads, tell or _silent, clock)
         found = replace(found, summary=_summary(found, points.n_rows, points.n_features, facts))
@@ -231,6 +240,19 @@ def curate(
             stream.write(json.dumps(found.summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     work.remove()
     return {**found.summary, "seconds": seconds}
+
+
+def _check_ids(ids: Any, n_rows: int) -> None:
+    if ids is None:
+        return
+    if len(ids) != n_rows:
+        raise InputError(f"`ids` of {_WHO} must name each of the {n_rows} rows; got {len(ids)}. Leave them out.")
+    if isinstance(ids, list | tuple):
+        kinds = {type(one) for one in ids}
+        is_one_kind = all(issubclass(kind, str) for kind in kinds) or all(issubclass(kind, int) for kind in kinds)
+        if not is_one_kind:
+            came = ", ".join(sorted(kind.__name__ for kind in kinds))
+            raise InputError(f"`ids` of {_WHO} must all be words or all be whole numbers; got {came}. Convert them.")
 
 
 def _silent(stage: str, n_done: int, n_pieces: int) -> None:
@@ -256,6 +278,8 @@ class _Clock:
 def _found(
     X: Any, passes: Passes, plan: CurationPlan, work: Work, n_threads: int | None, tell: Told, clock: _Clock
 ) -> Curation:
+    # passes look at rows on disk, and steps see some: one without a direction would end the run after all of them
+    work.known("looked", lambda: {"n_rows": int(passes.sum(None, 1).counts[0])})
     model = _fitted(X, plan, work, n_threads, tell)
     clock.note("levels")
     spans = _stretches(passes.points.n_rows)
@@ -409,13 +433,13 @@ def _recall(
 # --------------------------------------------------------------------------------------------------------- results
 
 
-def _write(folder: Path, found: Curation, work: Work, ids: Sequence[str] | None) -> None:
+def _write(folder: Path, found: Curation, work: Work, ids: Any) -> None:
     save(found.model, folder / "model.safetensors")
     np.save(folder / "sample.npy", found.sample)
     write_row_table(folder / "rows.parquet", _columns(found, work, ids), _WHO)
 
 
-def _columns(found: Curation, work: Work, ids: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+def _columns(found: Curation, work: Work, ids: Any) -> Iterator[dict[str, Any]]:
     """Columns of each stretch of rows."""
     model, duplicates = found.model, found.duplicates
     levels = [model.ancestors(level) for level in range(len(model.level_sizes_))]
@@ -427,7 +451,7 @@ def _columns(found: Curation, work: Work, ids: Sequence[str] | None) -> Iterator
         assert nearest is not None
         columns: dict[str, Any] = {"row": np.arange(first, last)}
         if ids is not None:
-            columns["id"] = list(ids[first:last])
+            columns["id"] = ids[first:last]
         for level, ancestors in enumerate(levels):
             columns[f"cluster_{level}"] = ancestors[found.labels[part]].astype(np.int32)
         for place in range(min(found.plan.n_nearest, nearest["clusters"].shape[1])):

@@ -94,15 +94,18 @@ class DaskStation:
 
     def __init__(self, client: Any, address: str, rows: Any) -> None:
         self._client, self.address, self._rows = client, address, rows
+        self._asked: Any = None  # what is being answered
+        self._is_closed = False
         self._desk = self._submitted(Desk)
 
     def ask(self, message: bytes) -> bytes:
         """The desk's answer, wherever the desk is now."""
-        self._check_client()
-        future = self._submitted(_answer, self._desk, message, self._rows)
+        self._check()
+        self._asked = future = self._submitted(_answer, self._desk, message, self._rows)
         try:
             self.address, answer = self._awaited(future)
         except self._losses() as error:
+            self._check()
             raise StationLostError(f"a worker of Dask went away: {error}") from error
         except BaseException:
             future.cancel()  # Ctrl-C: what has not begun never will
@@ -110,18 +113,28 @@ class DaskStation:
         return bytes(answer)
 
     def _awaited(self, future: Any) -> Any:
-        """What a task comes to; a client that lost its scheduler would wait for it for ever."""
+        """What a task comes to; a client that lost its scheduler, or its data, would wait for it for ever."""
         while True:
             try:
                 return future.result(timeout=_LOOK)
             except TimeoutError:
-                self._check_client()
+                self._check()
 
-    def _check_client(self) -> None:
-        if self._client.status not in ("running", "connecting"):
+    def _check(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("These workers were closed.")
+        status = self._client.status
+        if status not in ("running", "connecting"):
             raise WorkersLostError(
                 "The scheduler of Dask must stay for the length of a fit; the client has lost it. Start another, and "
                 "the same fit once more: with an armillary.persistence.Checkpoint among its callbacks it goes on."
+            )
+        # what is "lost" is made again; a client that lost its scheduler calls everything cancelled
+        if status == "running" and self._rows is not None and self._rows.status == "cancelled":
+            raise WorkersLostError(
+                "The data behind a Dask array must stay for the length of a fit, or be something that Dask can make "
+                "again; some of it is gone. Data that was scattered goes with the last future of it, and with its "
+                "worker: keep the futures, or read the rows from files."
             )
 
     def _submitted(self, function: Any, *arguments: Any) -> Any:
@@ -146,7 +159,10 @@ class DaskStation:
             self.ask(NOTHING)
 
     def close(self) -> None:
-        """No more of this desk: it goes as soon as what it is answering is answered."""
+        """No more of this desk: it goes as soon as what it is answering is answered, which nobody waits for."""
+        self._is_closed = True
+        if self._asked is not None and not self._asked.done() and self._client.status == "running":
+            self._asked.cancel()
         self._desk.release()
 
 

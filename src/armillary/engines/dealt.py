@@ -85,6 +85,7 @@ class DealtEngine:
     """An engine of rows in parts; see `engines/contract.py`. Kinds of rows and of workers are for those after it."""
 
     name = "workers"
+    knows_rows = False  # whether `told` tells rows from others of the same shape, or they must be looked at
 
     def __init__(self) -> None:
         self.traffic = Traffic()  # of the passes that were opened last
@@ -139,6 +140,8 @@ class DealtEngine:
             ]
             with opened_parts(crew.executor, openings, points, answers) as passes:
                 self.traffic = passes.traffic
+                if answers is not None and not self.knows_rows and not passes.are_as_before():
+                    answers.refuse("what its rows are")
                 yield passes
 
 
@@ -152,6 +155,10 @@ class DealtPasses(Partitioned):
     """Passes over parts at workers, and what went to them and back."""
 
     traffic: Traffic
+
+    def are_as_before(self) -> bool:
+        """Whether the rows are those of the answers that are known."""
+        return all(self._run(lambda _, part: part.are_as_before()))
 
 
 @contextmanager
@@ -228,6 +235,8 @@ def checked_rows(
 
 class StoredDealtEngine(DealtEngine):
     """The engine of rows on disk that are dealt to workers: `open_rows(..., n_workers=2)`."""
+
+    knows_rows = True
 
     def points(
         self,

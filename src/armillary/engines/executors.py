@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from armillary.engines.desk import Desk
 from armillary.exceptions import ArmillaryError
@@ -56,6 +56,9 @@ class Answers(Protocol):
 
     def note(self, part: int, method: str, value: Any) -> None:
         """Keep an answer of a part."""
+
+    def refuse(self, what: str) -> NoReturn:
+        """Say that these answers are of another fit, which differs in this."""
 
 
 class Journal(Protocol):

@@ -95,20 +95,27 @@ class RayStation:
     def __init__(self, n_threads: int, rows: Sequence[Any]) -> None:
         self._n_threads, self._rows = n_threads, rows
         self.actor: Any = None
+        self._is_closed = False
 
     def ask(self, message: bytes) -> bytes:
         """The desk's answer."""
         ray = _ray()
+        if self._is_closed:  # another part failed, or Ctrl-C: no actor is made in the place of one that was ended
+            raise RuntimeError("These workers were closed.")
         if self.actor is None:
             self.actor = ray.remote(Clerk).options(num_cpus=self._n_threads, max_restarts=0).remote()
         try:
             return bytes(ray.get(self.actor.answer.remote(message, *self._rows)))
         except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
-            self.close()
+            self._end()
             raise StationLostError(f"an actor of Ray went away: {error}") from error
 
     def close(self) -> None:
-        """End the actor, whatever it does."""
+        """End the actor, whatever it does; there is no other."""
+        self._is_closed = True
+        self._end()
+
+    def _end(self) -> None:
         actor, self.actor = self.actor, None
         if actor is not None:
             _ray().kill(actor)
@@ -172,6 +179,8 @@ def _checked_dataset(X: Any, who: str) -> tuple[Any, tuple[int, int], Any]:
             "ray.data.from_numpy(array)."
         )
     dataset = X.materialize()
+    if not dataset.count():
+        raise InputError(f"X of {who} must have at least one row; the Ray dataset has none. Check what made it.")
     first = dataset.take_batch(1)
     vectors = [name for name, values in first.items() if _is_vector(values)]
     if len(vectors) != 1:

@@ -14,6 +14,7 @@ labels in every sweep, so their history is a sweep long.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import itertools
 import math
@@ -39,6 +40,8 @@ from armillary.sums.directional import DirectionalStatistics
 
 # Workers that a part may lose one after the other before it is given up: something kills them.
 _MOST_LOST = 5
+# Rows of a part that tell it from another one.
+_LOOKED_AT = 64
 # Bytes of a history that are kept whatever the rows.
 _SHORT_HISTORY = 1 << 20
 
@@ -79,7 +82,7 @@ class Line:
         self._numbers, self._commands, self._keys = itertools.count(), itertools.count(), itertools.count()
         self._in_use: weakref.WeakValueDictionary[int, Remote] = weakref.WeakValueDictionary()
         self._dropped: list[int] = []
-        self._is_closed = False
+        self._is_closed, self._is_behind = False, False
         self._name = uuid.uuid4().hex
 
     # ------------------------------------------------------------------------------------------------- asking
@@ -87,6 +90,19 @@ class Line:
     def ask(self, owner: Any, method: str, *arguments: Any, **named: Any) -> Any:
         """A question that changes nothing."""
         return self._sent(method, self._written(owner, method, arguments, named, None)[0])
+
+    def ask_the_rows(self, owner: Any, method: str, *arguments: Any) -> Any:
+        """The same, of the rows that are there now: an answer that is known from before does not count."""
+        return self._told(method, self._written(owner, method, arguments, {}, None)[0])
+
+    def compare(self, name: str, value: Any) -> bool:
+        """Whether the next answer that is known of the part is this value; where there is none, it is from here on."""
+        if self._answers is None:
+            return True
+        is_known, before = self._answers.recalled(self._part, name)
+        if not is_known:
+            self._answers.note(self._part, name, value)
+        return not is_known or bool(before == value)
 
     def make(self, kind: type[Remote], owner: Any, method: str, *arguments: Any, **named: Any) -> Any:
         """Something that stays at the worker; the owner itself where that is it."""
@@ -137,6 +153,7 @@ class Line:
         if not is_known:
             found = self._told(method, command)
             self._answers.note(self._part, method, found)
+        self._is_behind |= is_known
         return found
 
     def _told(self, method: str, command: bytes) -> Any:
@@ -145,9 +162,10 @@ class Line:
             raise RuntimeError("These rows were asked after their passes were closed.")
         dropped, self._dropped = self._dropped, []
         number = next(self._numbers)
-        # a worker that was told nothing yet may have to hold what came of answers that were known
-        commands = [*self._history(), command] if number == 0 else [command]
-        answer = self._try(method, Message(self._name, number, number == 0, dropped, commands))
+        # a worker does not hold yet what came of answers that were known
+        is_anew, self._is_behind = number == 0 or self._is_behind, False
+        commands = [*self._history(), command] if is_anew else [command]
+        answer = self._try(method, Message(self._name, number, is_anew, dropped, commands))
         for _ in range(_MOST_LOST):
             if answer != UNKNOWN:
                 break
@@ -529,6 +547,14 @@ class RemotePasses(Remote):
     ) -> RemotePasses:
         """Passes over the rows that the record opens at a station."""
         return Line(station, traffic, opening.first_row, part, answers).make(cls, opening, "open")
+
+    def are_as_before(self) -> bool:
+        """Whether the rows are those of the answers that are known: by the sum of all of them, and some of them."""
+        numbers = np.unique(np.linspace(0, self.points.n_rows - 1, _LOOKED_AT).astype(np.int64))
+        sums = self.line.ask_the_rows(self, "sum", None, 1).resultants
+        some = self.line.ask_the_rows(self, "unit_rows", numbers)
+        digest = hashlib.sha256(np.ascontiguousarray(sums).tobytes() + np.ascontiguousarray(some).tobytes())
+        return self.line.compare("are_as_before", digest.hexdigest())
 
     @property
     def host(self) -> Host:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from armillary.exceptions import InputError
 from armillary.files.sizes import refuse_unpacked
 from armillary.files.source import Source
 from armillary.sources.columns import ID_NAMES, LABEL_NAMES, is_list, is_number, side_columns, some
+from armillary.sources.tables import TableColumn, column_types
 
 TEXT_NAMES = frozenset({"text", "texts", "sentence", "document", "content", "body", "title", "utterance"})
 
@@ -49,6 +50,7 @@ class Understood:
     ids: list[str] | None
     texts: list[str] | None
     notes: tuple[str, ...]
+    has_whole_ids: bool = False  # whether ids are whole numbers, which are words here
 
 
 def read_parquet(source: Source, choice: Choice) -> Understood:
@@ -169,7 +171,8 @@ def understood(source: Source, table: Columns, choice: Choice) -> Understood:
     notes = [said]
     notes += [f"ids from column '{id_column}'"] if id_column is not None else []
     notes += [f"texts from column '{text_column}'"] if text_column is not None else []
-    return Understood(rows, words(table, id_column), words(table, text_column), tuple(notes))
+    ids, texts = words(table, id_column), words(table, text_column)
+    return Understood(rows, ids, texts, tuple(notes), are_whole([table], id_column))
 
 
 def _ends(names: list[str]) -> str:
@@ -179,10 +182,17 @@ def _ends(names: list[str]) -> str:
     return f", '{names[0]}' to '{names[-1]}'"
 
 
-def words_beside(
-    paths: list[str], ids: str | None = None, texts: str | None = None
-) -> tuple[list[str], list[str] | None, list[str] | None]:
-    """Ids and texts of several parquet or arrow files with the same columns, and in words which columns they are."""
+class Beside(NamedTuple):
+    """What tables say of their rows beside the vectors."""
+
+    notes: list[str]  # which columns these are
+    ids: Any
+    texts: Any
+    has_whole_ids: bool = False
+
+
+def words_beside(paths: list[str], ids: str | None = None, texts: str | None = None) -> Beside:
+    """Ids and texts of several parquet or arrow files with the same columns."""
     found: list[Columns] = []
     for path in paths:
         source = Source.of(path)
@@ -195,11 +205,47 @@ def words_beside(
     text_column = texts or _text_column(found[0], choice, id_column)
     names = [f"ids from column '{id_column}'"] if id_column is not None else []
     names += [f"texts from column '{text_column}'"] if text_column is not None else []
-    return names, _joined(found, id_column), _joined(found, text_column)
+    return Beside(names, _joined(found, id_column), _joined(found, text_column), are_whole(found, id_column))
+
+
+def stored_beside(paths: list[str], ids: str | None = None, texts: str | None = None) -> Beside:
+    """The same of tables that stay on disk: what a column is for is told by its name and type alone."""
+    kinds = column_types(paths[0])
+    for wanted in (ids, texts):
+        if wanted is not None and not _is_cell(kinds.get(wanted)):
+            came = "there is none" if wanted not in kinds else f"it holds {kinds[wanted]}"
+            raise InputError(
+                f"Column '{wanted}' of '{paths[0]}' must hold words or whole numbers; {came}. Its columns: "
+                f"{some(kinds)}."
+            )
+    words = [name for name, kind in kinds.items() if _is_words(kind)]
+    named = {
+        "ids": ids or next((name for name in kinds if _bare(name) in ID_NAMES and _is_cell(kinds[name])), None),
+        "texts": texts or next((name for name in words if _bare(name) in TEXT_NAMES), None),
+    }
+    notes = [f"{what} from column '{name}'" for what, name in named.items() if name is not None]
+    columns = [None if name is None else TableColumn(paths, name) for name in named.values()]
+    return Beside(notes, ids=columns[0], texts=columns[1])
+
+
+def _bare(name: str) -> str:
+    return name.strip().lower()
+
+
+def _is_cell(kind: Any) -> bool:
+    """Whether a column may name rows."""
+    return kind is not None and (_is_words(kind) or pa.types.is_integer(kind))
 
 
 def _joined(tables: list[Columns], name: str | None) -> list[str] | None:
     return None if name is None else [word for table in tables for word in words(table, name) or ()]
+
+
+def are_whole(tables: list[Columns], name: str | None) -> bool:
+    """Whether a column has a whole number in every row."""
+    return name is not None and all(
+        pa.types.is_integer(table[name].type) and not table[name].null_count for table in tables
+    )
 
 
 def words(table: Columns, name: str | None) -> list[str] | None:

@@ -42,6 +42,7 @@ class Vectors:
     notes: tuple[str, ...] = ()  # how the file was understood, for people
     vocabulary: list[str] | None = None  # (D,) the word of each column, where columns are words
     idf: npt.NDArray[Any] | None = None  # (D,) by which these words were weighed
+    has_whole_ids: bool = False  # whether ids are whole numbers in a table, written as words here
 
     @property
     def n_rows(self) -> int:
@@ -158,4 +159,4 @@ def _read(source: Source, choice: Choice, has_header: bool | None) -> Vectors:
 
 
 def _of_table(table: tables.Understood) -> Vectors:
-    return Vectors(table.rows, table.ids, table.texts, notes=table.notes)
+    return Vectors(table.rows, table.ids, table.texts, notes=table.notes, has_whole_ids=table.has_whole_ids)

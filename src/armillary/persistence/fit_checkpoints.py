@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 import safetensors
@@ -53,8 +53,9 @@ class Checkpoint:
 
     Give it as one of the `callbacks` of a model whose rows are at workers (`open_rows(..., n_workers=)`, Dask, Ray),
     and start the same fit again after whatever ended it: a killed process, a lost scheduler, Ctrl-C. No pass over the
-    rows is done twice, but one to find the last labels again. Other rows or other parameters are refused. A fit that
-    came to its end is read from the file; remove it when the model is saved.
+    rows is done twice, but one to find the last labels again. Other rows or other parameters are refused: files are
+    known by their names, sizes and times, rows of Dask and Ray by the sum of all of them and by some of them, for which
+    they are read once. A fit that came to its end is read from the file; remove it when the model is saved.
 
     Parameters
     ----------
@@ -131,11 +132,7 @@ class _Answers:
             told = self._read(places[0])["fit"]
             self.n_parts = int(told.pop("parts"))
             if told != json.loads(json.dumps(fit)):
-                changed = sorted(name for name in {*told, *fit} if told.get(name) != fit.get(name))
-                raise ArchiveError(
-                    f"The checkpoint '{path}' must be of the same fit; it differs in {', '.join(changed)}. "
-                    f"{_OTHER_FILE}"
-                )
+                self.refuse(", ".join(sorted(name for name in {*told, *fit} if told.get(name) != fit.get(name))))
             self._known: list[deque[int]] = [deque() for _ in range(self.n_parts)]
             for place in places[1:]:
                 self._known[self._part(place)].append(place)
@@ -170,6 +167,12 @@ class _Answers:
         blob = _packed({"part": part, "method": method, "value": value})
         with self._lock:
             self._append(blob)
+
+    def refuse(self, what: str) -> NoReturn:
+        """Say that these answers are of another fit, which differs in this."""
+        raise ArchiveError(
+            f"The checkpoint '{self._path}' must be of the same fit; it differs in {what}. {_OTHER_FILE}"
+        )
 
     def settle(self) -> None:
         """See that everything is on the disk."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -42,10 +41,10 @@ def write_curation_report(
     found: Curation,
     *,
     title: str = "rows",
-    ids: Sequence[str] | None = None,
-    texts: Sequence[str] | None = None,
+    ids: Any = None,
+    texts: Any = None,
 ) -> None:
-    """Write the page, whole or not at all."""
+    """Write the page, whole or not at all; `ids` and `texts` give that of a row by its number."""
     names = _Names(ids, texts)
     sections = [
         ("duplicates", "Removed as near-duplicates", _duplicates_section(found, names)),
@@ -93,14 +92,18 @@ def write_curation_report(
 class _Names:
     """Rows in words."""
 
-    def __init__(self, ids: Sequence[str] | None, texts: Sequence[str] | None) -> None:
+    def __init__(self, ids: Any, texts: Any) -> None:
         self._ids, self._texts = ids, texts
 
     def of(self, row: int) -> str:
         """Escaped: its number or id, and its text."""
-        name = str(row) if self._ids is None else one_line(self._ids[row])
-        words = "" if self._texts is None else f" {shortened(one_line(self._texts[row]), 220)}"
+        name = str(row) if self._ids is None else one_line(_word(self._ids[row]))
+        words = "" if self._texts is None else f" {shortened(one_line(_word(self._texts[row])), 220)}"
         return f"<small>{escape(shortened(name, 60))}</small>{escape(words)}"
+
+
+def _word(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 def _headline(found: Curation) -> str:
@@ -126,9 +129,14 @@ def _rules(found: Curation) -> list[str]:
         if found.recall is None
         else f" Measured recall of near pairs: {found.recall:.4f}, of {found.recall_pairs:,}."
     )
-    return [
-        f"Rows whose cosine is at least {plan.threshold:g} are near. Of near rows {order} is kept. {searched}{recall}"
-    ]
+    chained = (
+        ""
+        if not duplicates.n_chained
+        else f" {counted(duplicates.n_chained, 'row')} went for a row that went for another one itself, across a "
+        "border of clusters: the cosine is that with the former."
+    )
+    rule = f"Rows whose cosine is at least {plan.threshold:g} are near. Of near rows {order} is kept."
+    return [f"{rule}{chained} {searched}{recall}"]
 
 
 def _tiles(found: Curation) -> str:
@@ -168,7 +176,7 @@ def _group(group: npt.NDArray[np.int64], found: Curation, names: _Names) -> str:
     for row in members[:_MOST_MEMBERS]:
         lines.append(f'<p class="gone"><span class="cosine">{cosines[row]:.4f}</span>{names.of(int(row))}</p>')
     if len(members) > _MOST_MEMBERS:
-        lines.append(f'<p class="gone">and {counted(len(members) - _MOST_MEMBERS, "more row")}, nearer than these</p>')
+        lines.append(f'<p class="gone">and {counted(len(members) - _MOST_MEMBERS, "more row")}, as near or nearer</p>')
     return f'<div class="group">{"".join(lines)}</div>'
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import mmap
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,12 +24,16 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary.exceptions import InputError, MissingExtraError
-from armillary.sources.columns import chosen_columns, is_list
+from armillary.sources.columns import chosen_columns, is_list, some
 from armillary.sources.parquet_pages import PagedShard, plain_chunks
 from armillary.sources.shards import Reader, Shard, damaged, reading
+from armillary.sources.watched import WatchedFile
 
 # Numbers decoded at a time: 8 MB of float32.
 _VALUES_AT_ONCE = 1 << 21
+# Cells of a column of words that are decoded at a time.
+_WORDS_AT_ONCE = 1 << 16
+_PARQUET_ENDINGS = (".parquet", ".pq")
 # Bytes of a column of a Parquet file that are fetched at a time.
 _PARQUET_BUFFER = 1 << 20
 # Small record batches that are read together: how many, of how many bytes in all, and how far apart at most.
@@ -109,7 +113,7 @@ def _arrow_shard(path: str, column: str | None, weights: str | None) -> Shard:
 
 def table_column(path: str, name: str) -> npt.NDArray[Any]:
     """One column of numbers of a table, as it is stored."""
-    is_parquet = path.lower().endswith((".parquet", ".pq"))
+    is_parquet = path.lower().endswith(_PARQUET_ENDINGS)
     with _reading(path) as pa:
         if is_parquet:
             import pyarrow.parquet
@@ -700,14 +704,12 @@ class DecodedShard(Shard):
 
 
 class _DecodedReader(Reader):
-    """A place in a file that can be gone on from, but not back."""
+    """Rows of a shard as they are decoded."""
 
     def __init__(self, shard: DecodedShard) -> None:
         self._shard = shard
-        self._batches: Iterator[Any] | None = None
-        self._batch: Any = None
-        self._first = 0  # row of the batch at hand
-        self._rows_at_once = max(1, _VALUES_AT_ONCE // max(1, shard.n_features))
+        n_rows = max(1, _VALUES_AT_ONCE // max(1, shard.n_features))
+        self._walk = _Walk(shard, shard.decoder, shard.starts, n_rows)
 
     def read(self, start: int, stop: int, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
         assert out is not None
@@ -715,14 +717,31 @@ class _DecodedReader(Reader):
         shard.check_unchanged()
         try:
             with _reading(shard.path):
-                self._read(start, stop, out)
+                for part, first in self._walk.parts(start, stop):
+                    shard.copy(part, out[first - start : first - start + len(part)], first)
         except BaseException:
             self.close()
             raise
         shard.check_unchanged()
         return out
 
-    def _read(self, start: int, stop: int, out: npt.NDArray[Any]) -> None:
+    def close(self) -> None:
+        """See `Reader`."""
+        self._walk.close()
+
+
+class _Walk:
+    """Record batches of a table from any row on: a place in a file that can be gone on from, but not back."""
+
+    def __init__(self, file: WatchedFile, decoder: _Parquet | _Arrow, starts: list[int], rows_at_once: int) -> None:
+        self.file = file
+        self._decoder, self._starts, self._rows_at_once = decoder, starts, rows_at_once
+        self._batches: Iterator[Any] | None = None
+        self._batch: Any = None
+        self._first = 0  # row of the batch at hand
+
+    def parts(self, start: int, stop: int) -> Iterator[tuple[Any, int]]:
+        """The rows start..stop as parts of record batches, each with its first row."""
         self._go_to(start)
         done = start
         while done < stop:
@@ -731,29 +750,104 @@ class _DecodedReader(Reader):
                 self._next(end)
                 continue
             last = min(stop, end)
-            part = self._batch.slice(done - self._first, last - done)
-            self._shard.copy(part, out[done - start : last - start], done)
+            yield self._batch.slice(done - self._first, last - done), done
             done = last
 
     def _go_to(self, row: int) -> None:
         """Have a batch at hand that begins at this row or before it, in the group of the row or at its end."""
-        group = bisect_right(self._shard.starts, row) - 1
-        is_near = self._batches is not None and self._shard.starts[group] <= self._first + len(self._batch)
+        group = bisect_right(self._starts, row) - 1
+        is_near = self._batches is not None and self._starts[group] <= self._first + len(self._batch)
         if not is_near or row < self._first:
             self.close()
-            self._batches = self._shard.decoder.batches(group, self._rows_at_once)
-            self._next(self._shard.starts[group])
+            self._batches = self._decoder.batches(group, self._rows_at_once)
+            self._next(self._starts[group])
 
     def _next(self, first: int) -> None:
         assert self._batches is not None
         batch = next(self._batches, None)
         if batch is None:
-            raise self._shard.changed(f"it ends at row {first:,} of {self._shard.n_rows:,}")
+            raise self.file.changed(f"it ends at row {first:,} of {self._starts[-1]:,}")
         batch.validate(full=True)  # offsets of a file are believed by everything that comes after
         self._batch, self._first = batch, first
 
     def close(self) -> None:
-        """See `Reader`."""
+        """Let go of the file."""
         if self._batches is not None:
             self._batches.close()  # type: ignore[attr-defined]
         self._batches = self._batch = None
+
+
+# ------------------------------------------------------------------------------------------------ columns of words
+
+
+class TableColumn:
+    """One column of tables that stay on disk, in their order: some rows of it at a time, as they are stored."""
+
+    def __init__(self, paths: Sequence[str], name: str) -> None:
+        self._walks: list[_Walk] = []
+        self._starts, self._type = [0], None
+        for path in paths:
+            with _reading(path) as pa:
+                file = WatchedFile(path)
+                decoder, schema, group_rows = _opened(pa, path, [name])
+                if name not in schema.names:
+                    raise InputError(f"'{path}' has no column '{name}'. Its columns: {some(schema.names)}.")
+                self._type = self._type or _cell_type(pa, schema.field(name).type)
+            starts = [0, *np.cumsum(group_rows, dtype=np.int64).tolist()]
+            self._walks.append(_Walk(file, decoder, starts, _WORDS_AT_ONCE))
+            self._starts.append(self._starts[-1] + starts[-1])
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __getitem__(self, wanted: Any) -> Any:
+        """One cell by its number, or an Arrow array of those from..to."""
+        if not isinstance(wanted, slice):
+            return self._between(int(wanted), int(wanted) + 1)[0].as_py()
+        first, last, _ = wanted.indices(len(self))
+        return self._between(first, last)
+
+    def _between(self, first: int, last: int) -> Any:
+        pa, parts = _arrow(), []
+        while first < last:
+            table = bisect_right(self._starts, first) - 1
+            start, stop = self._starts[table], min(last, self._starts[table + 1])
+            walk = self._walks[table]
+            walk.file.check_unchanged()
+            with _reading(walk.file.path):
+                parts += [part.column(0).cast(self._type) for part, _ in walk.parts(first - start, stop - start)]
+            walk.file.check_unchanged()
+            first = stop
+        return pa.chunked_array(parts, type=self._type)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for walk in self._walks:
+            walk.close()
+
+
+def _cell_type(pa: Any, kind: Any) -> Any:
+    """As a column is stored, but for codes and views of words, which differ from batch to batch."""
+    is_plain = not pa.types.is_dictionary(kind) and not pa.types.is_string_view(kind)
+    return kind if is_plain else pa.string()
+
+
+def column_types(path: str) -> dict[str, Any]:
+    """The columns of a table by name, and the types of their values."""
+    with _reading(path) as pa:
+        _, schema, _ = _opened(pa, path, [])
+        return {field.name: field.type for field in schema}
+
+
+def _opened(pa: Any, path: str, names: list[str]) -> tuple[_Parquet | _Arrow, Any, list[int]]:
+    """How to decode some columns of a table, what it holds, and the rows of its groups."""
+    if path.lower().endswith(_PARQUET_ENDINGS):
+        import pyarrow.parquet
+
+        with pyarrow.parquet.ParquetFile(path) as file:
+            about = file.metadata
+            group_rows = [about.row_group(number).num_rows for number in range(about.num_row_groups)]
+            return _Parquet(path, names), file.schema_arrow, group_rows
+    with pa.memory_map(path) as mapped:
+        schema, _ = _arrow_batches(pa, mapped, None)
+    return _Arrow(path, names), schema, _batch_rows(pa, path)

@@ -54,7 +54,7 @@ class Parameters:
     @classmethod
     def check(cls, given: Given, rows: RowShape, who: str) -> Parameters:
         """The parameters, or an error that names the wrong one."""
-        sizes = _checked_sizes(given["n_clusters"], who)
+        sizes = checked_sizes(given["n_clusters"], who)
         n_fit_rows = _or_none(given["n_fit_rows"], "n_fit_rows", who, "None does them on all rows.")
         n_rows = rows.n_rows if n_fit_rows is None else min(n_fit_rows, rows.n_rows)
         if sizes[-1] > n_rows:
@@ -85,7 +85,8 @@ class Parameters:
         )
 
 
-def _checked_sizes(value: Any, who: str) -> tuple[int, ...]:
+def checked_sizes(value: Any, who: str) -> tuple[int, ...]:
+    """Clusters of each level, coarse to fine."""
     is_list = value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, list | tuple)
     given = tuple(value) if is_list else (value,)
     hint = "Give numbers from coarse to fine, e.g. (100, 1000)."

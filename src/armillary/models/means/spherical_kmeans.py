@@ -25,6 +25,7 @@ from armillary.exceptions import InputError
 from armillary.fitting import balance, initialization
 from armillary.fitting.assignment import HardAssignment
 from armillary.fitting.batches import BatchedAssignment
+from armillary.fitting.events import logger
 from armillary.fitting.loop import Run, best_run, run_chain
 from armillary.fitting.stopping import RelativeGain
 from armillary.models.clusterer import Clusterer
@@ -272,7 +273,8 @@ class SphericalKMeans(Clusterer):
     balance : float or None, default=None
         Clusters of bounded size: none has more rows than `balance` times the mean n / K (rounded down, but no fewer
         than hold all rows); 1.2 is a common choice for partitions of a vector store. The bound is met exactly. None
-        leaves clusters free.
+        leaves clusters free. What it costs is logged ("armillary", INFO; `verbose=1` shows it): the mean cosine and the
+        largest cluster beside those of free clusters.
     batch_size : int or None, default=None
         Rows after which directions move. None: all. A batch is so many rows in a row, and a step still is one round
         through all rows. The objective does not fall from the second step on, and a fit that runs until nothing moves
@@ -443,8 +445,18 @@ class SphericalKMeans(Clusterer):
                     restart=parameters.n_runs,
                 )
                 state, prices, _ = chain.settle()
+                free, largest = value / points.n_rows, float(final.counts.max())
                 final, offsets = state.statistics, 0.0 - prices
                 value = objective(state, final)
+                logger.info(
+                    "%s with balance=%g has a mean cosine of %.4f, free clusters %.4f; the largest has %.2f times the "
+                    "mean number of rows, free %.2f.",
+                    self._who,
+                    float(parameters.balance),
+                    value / points.n_rows,
+                    free,
+                    *(parameters.n_clusters * size / points.n_rows for size in (float(final.counts.max()), largest)),
+                )
         self._warn(run, final)
         self._publish(
             X,
