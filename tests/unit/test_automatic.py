@@ -94,6 +94,16 @@ def test_one_cluster_of_another_shape_is_not_clear(kind, n_rows):
     assert not choose_model(X, n_threads=1).is_clear
 
 
+@pytest.mark.parametrize(("n_features", "n_times"), [(3, 7), (16, 20)])
+def test_a_small_cluster_beside_a_large_one(n_features, n_times):
+    # modularity of 0.22 and 0.09 at most: by it alone pieces of the large one were taken, more than twenty and five
+    X, truth = clusters(500, n_features, 2, 0, 60.0, weights=[n_times, 1], min_angle=1.2)
+    choice = choose_model(X, n_threads=1)
+    assert choice.model.n_clusters_ == 2
+    assert choice.is_clear
+    assert adjusted_rand_score(truth, choice.model.labels_) > 0.9
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_unequal_clusters_in_few_columns_are_clear_at_every_seed(seed):
     draws = np.random.default_rng(seed)
@@ -189,8 +199,8 @@ def test_the_reason_has_the_numbers_of_the_table(chosen):
     assert choice.criterion == "modularity x agreement"
     assert choice.reason.startswith("Spherical k-means with 6 clusters. They are clear: ")
     assert choice.k_range == (6, 6)
-    assert f"highest modularity x agreement, {line['score']:.2f}:" in choice.reason
-    assert f"(modularity {line['modularity']:.2f})" in choice.reason
+    assert f"highest modularity x agreement for its sizes, {line['score']:.2f}:" in choice.reason
+    assert f"(modularity {line['modularity']:.2f} of at most {line['ceiling']:.2f})" in choice.reason
     assert f"(agreement {line['agreement']:.2f})." in choice.reason
     assert f"They are clear: {choice.clarity:.2f} on a scale from 0, rows like these without clusters" in choice.reason
 
@@ -207,17 +217,19 @@ def test_the_table_is_sorted_and_its_best_is_chosen(chosen):
         "n_clusters": 1,
         "resolution": 0.0,
         "modularity": 0.0,
+        "ceiling": 0.0,
         "agreement": 1.0,
         "score": 0.0,
         "is_chosen": False,
     }
-    assert best["score"] == pytest.approx(best["modularity"] * best["agreement"], abs=0.05)  # read with those beside
+    product = best["modularity"] / np.sqrt(best["ceiling"]) * best["agreement"]
+    assert best["score"] == pytest.approx(product, abs=0.05)  # read with those beside
 
 
 def test_print_marks_what_was_taken(chosen):
     _, _, choice = chosen
     lines = str(choice).splitlines()
-    assert lines[0].split() == ["clusters", "modularity", "agreement", "score"]
+    assert lines[0].split() == ["clusters", "modularity", "at", "most", "agreement", "score"]
     assert [line.split()[1] for line in lines if line.startswith(">")] == ["6"]
     assert len(lines) == 1 + len(choice.table)
 

@@ -33,7 +33,7 @@ def test_one_shape(name):
     assert choice.reason.endswith(".")
     assert choice.criterion.split(" ")[0] in choice.reason.lower() or "clear" in name or "find" in name
     if "score" in line:
-        assert line["score"] == max(other["score"] for other in table)
+        assert line["score"] == max(other["score"] for other in table) or "within one standard error" in choice.reason
     for other in table:  # plain values, for JSON
         assert {type(value) for value in other.values()} <= {str, int, float, bool}
         assert other.keys() == line.keys()

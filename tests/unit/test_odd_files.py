@@ -105,6 +105,19 @@ def test_one_number_beside_texts_is_no_vector(tmp_path):
         read_vectors(path)
 
 
+def test_a_table_with_a_text_is_one_of_texts_whatever_numbers_it_has(tmp_path):
+    lines = "1000,5,2024,a parcel\n1001,1,2023,a refund\n"
+    path = written(tmp_path, "texts.csv", "Ticket ID,stars,year,Body\n" + lines)
+    assert holds_documents(path)  # and not a file of vectors of stars and years
+    assert read_documents(path).texts == ["a parcel", "a refund"]
+    named_otherwise = written(tmp_path, "more.csv", "Ticket ID,stars,year,remark\n" + lines)
+    assert not holds_documents(named_otherwise)
+    found = read_vectors(named_otherwise)
+    assert (found.ids, found.rows.shape) == (["1000", "1001"], (2, 2))  # ids are no part of a vector
+    vectors = written(tmp_path, "vectors.csv", "Body,x0,x1\na parcel,0.1,0.2\n")
+    assert not holds_documents(vectors)
+
+
 def test_a_named_column_that_is_empty_is_still_there(tmp_path):
     path = written(tmp_path, "texts.csv", "n,text\n1,\n2,\n")
     assert read_documents(path, text_column="text").texts == ["", ""]

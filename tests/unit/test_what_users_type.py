@@ -12,7 +12,8 @@ import pytest
 
 from armillary import SphericalKMeans
 from armillary.exceptions import InputError, RowError
-from armillary.files import read_vectors
+from armillary.files import read_vectors, word2vec
+from armillary.files.source import Source
 from armillary.validation import as_matrix
 
 X = np.round(np.random.default_rng(0).normal(size=(12, 4)), 3)
@@ -190,6 +191,13 @@ def test_word2vec_text(tmp_path, name, end):
     found = read_vectors(path)
     np.testing.assert_array_equal(found.rows, X.astype(np.float32))
     assert found.ids == words
+
+
+def test_word2vec_text_begins_with_a_phrase(tmp_path):
+    content = "2 3\nnew york 0.1 -2e-3 1\nthe 1 2 3\n"
+    found = read_vectors(written(tmp_path, "phrases.txt", content))
+    assert found.ids == ["new york", "the"]
+    assert not word2vec.is_word2vec(Source.of(written(tmp_path, "texts.txt", "2 3\nfour words or five\n")))
 
 
 def test_glove_has_no_header(tmp_path):

@@ -72,8 +72,11 @@ def holds_documents(
     numbers = [name for name in numbers if name != text_column]
     if "words" not in kinds.values() and text_column is None:
         return False
+    is_named = text_column is not None or any(
+        kind == "words" and name.strip().lower() in TEXT_NAMES for name, kind in kinds.items()
+    )
     # one number alone is no vector, whatever it is called
-    return len(numbers) < 2 or (text_column is not None and not _is_vector(numbers))
+    return len(numbers) < 2 or (is_named and not _is_vector(numbers))
 
 
 def _is_vector(numbers: list[str]) -> bool:

@@ -30,7 +30,7 @@ from armillary.files.tables import (
     opened,
     understood,
 )
-from armillary.sources.columns import ID_NAMES, LABEL_NAMES
+from armillary.sources.columns import ID_NAMES, LABEL_NAMES, ends_as_id
 
 _SAMPLE_BYTES = 1 << 18
 _SAMPLE_ROWS = 100
@@ -143,7 +143,7 @@ def _is_empty(column: pa.ChunkedArray) -> bool:
 
 def _with_whole_ids(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Whole numbers under a name that says that they are ids are integers, so that 7.0 is written as 7."""
-    if name.strip().lower() in ID_NAMES and column.type == pa.float64():
+    if (name.strip().lower() in ID_NAMES or ends_as_id(name)) and column.type == pa.float64():
         with suppress(pa.ArrowInvalid):  # fractions: a column like any other
             return column.cast(pa.int64())
     return column

@@ -20,7 +20,7 @@ import pyarrow.parquet
 from armillary.exceptions import InputError
 from armillary.files.sizes import refuse_unpacked
 from armillary.files.source import Source
-from armillary.sources.columns import ID_NAMES, LABEL_NAMES, is_list, is_number, side_columns, some
+from armillary.sources.columns import ID_NAMES, LABEL_NAMES, ends_as_id, is_list, is_number, side_columns, some
 from armillary.sources.tables import TableColumn, column_types
 
 TEXT_NAMES = frozenset({"text", "texts", "sentence", "document", "content", "body", "title", "utterance"})
@@ -268,6 +268,10 @@ def _id_column(table: Columns, choice: Choice) -> str | None:
     free = {name: column for name, column in table.items() if name not in (choice.key, choice.text_column)}
     for name, column in free.items():
         if name.strip().lower() in ID_NAMES and (_is_words(column.type) or pa.types.is_integer(column.type)):
+            return name
+    for name, column in free.items():
+        is_of_ids = _is_words(column.type) or pa.types.is_integer(column.type)
+        if is_of_ids and ends_as_id(name) and _are_ids(column):
             return name
     for name, column in free.items():
         is_named_otherwise = name.strip().lower() in TEXT_NAMES | LABEL_NAMES

@@ -21,7 +21,14 @@ def is_word2vec(source: Source) -> bool:
     with source.open() as stream:
         header, line = stream.readline(64), stream.readline(_FIRST_LINES)
     match = _HEADER.fullmatch(header)
-    return match is not None and int(match[2]) > 1 and len(line.split()) == int(match[2]) + 1
+    if match is None or int(match[2]) < 2:
+        return False
+    width = int(match[2])
+    parts = line.rsplit(maxsplit=width)  # the word may be a phrase with spaces
+    try:
+        return len([float(part) for part in parts[1:]]) == width
+    except ValueError:
+        return False
 
 
 def read_word2vec(source: Source) -> tuple[npt.NDArray[np.float32], list[str]]:

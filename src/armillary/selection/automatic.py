@@ -57,7 +57,7 @@ class ModelChoice:
 
     model: SphericalKMeans  # fitted on all rows
     reason: str  # for people: what was compared, and why this was taken
-    table: list[dict[str, Any]]  # what was compared: model, n_clusters, resolution, modularity, agreement, score
+    table: list[dict[str, Any]]  # what was compared: n_clusters, modularity, its ceiling, agreement, score, ...
     is_clear: bool  # whether the clusters are clearer than those of rows without any
     clarity: float  # from 0, as clear as such rows, to 1
     k_range: tuple[int, int]  # numbers of clusters that fit about as well
@@ -75,12 +75,12 @@ class ModelChoice:
 
     def __str__(self) -> str:
         """One line for each number of clusters; the one taken is marked."""
-        lines = [f"  {'clusters':>8}  {'modularity':>10}  {'agreement':>9}  {'score':>6}"]
+        lines = [f"  {'clusters':>8}  {'modularity':>10}  {'at most':>7}  {'agreement':>9}  {'score':>6}"]
         for line in self.table:
             mark = ">" if line["is_chosen"] else " "
             lines.append(
-                f"{mark} {line['n_clusters']:>8}  {line['modularity']:>10.3f}  {line['agreement']:>9.3f}  "
-                f"{line['score']:>6.3f}"
+                f"{mark} {line['n_clusters']:>8}  {line['modularity']:>10.3f}  {line['ceiling']:>7.3f}  "
+                f"{line['agreement']:>9.3f}  {line['score']:>6.3f}"
             )
         return "\n".join(lines)
 
@@ -99,9 +99,10 @@ def choose_model(
 
     Rows are linked with their nearest neighbours by cosine; communities of that graph, coarse to fine, are the starts
     of `SphericalKMeans`. Taken is the clustering with the highest product of modularity (rows have their neighbours in
-    their own cluster) and agreement (models that are learned from each half of the rows give the same labels), or the
-    coarsest within one standard error of it. Where rows without clusters come near to it, the answer is not clear: it
-    is given all the same, and `is_clear` and `reason` say so.
+    their own cluster) and agreement (models that are learned from each half of the rows give the same labels), over the
+    root of the highest modularity that clusters of such sizes can have; or the coarsest within one standard error of
+    it. Where rows without clusters come near to it, the answer is not clear: it is given all the same, and `is_clear`
+    and `reason` say so.
 
     Parameters
     ----------
@@ -256,7 +257,7 @@ def _look_again(
 def _table(selection: Selection) -> list[dict[str, Any]]:
     """One cluster first, then every number of clusters once, with its best score."""
     candidates, best = selection.candidates, selection.best
-    one: dict[str, Any] = {"resolution": 0.0, "modularity": 0.0, "agreement": 1.0, "score": 0.0}
+    one: dict[str, Any] = {"resolution": 0.0, "modularity": 0.0, "ceiling": 0.0, "agreement": 1.0, "score": 0.0}
     lines = [{"model": "SphericalKMeans", "n_clusters": 1, **one, "is_chosen": best is None}]
     for n_clusters in sorted({candidate.n_clusters for candidate in candidates}):
         alike = [candidate for candidate in candidates if candidate.n_clusters == n_clusters]
@@ -268,6 +269,7 @@ def _table(selection: Selection) -> list[dict[str, Any]]:
                 "n_clusters": n_clusters,
                 "resolution": top.resolution,
                 "modularity": top.modularity,
+                "ceiling": top.ceiling,
                 "agreement": top.agreement,
                 "score": top.score,
                 "is_chosen": is_chosen,
@@ -296,8 +298,8 @@ def _reason(selection: Selection, n_found: int, n_compared: int, n_rows: int, lo
         f"Spherical k-means with {n_found:,} clusters. {_verdict(selection)} Of {counted(len(numbers), 'clustering')} "
         f"of {which}, with {_span(numbers)} (communities of rows that share neighbours), it has "
         f"{_rank(selection)} {best.score:.2f}: rows have their neighbours in their own cluster (modularity "
-        f"{best.modularity:.2f}), and models learned from halves of the rows give the same labels (agreement "
-        f"{best.agreement:.2f})."
+        f"{best.modularity:.2f} of at most {best.ceiling:.2f}), and models learned from halves of the rows give the "
+        f"same labels (agreement {best.agreement:.2f})."
     )
     low, high = selection.k_range
     if low < high:
@@ -332,7 +334,7 @@ def _verdict(selection: Selection) -> str:
 def _rank(selection: Selection) -> str:
     top = max(one.score for one in selection.candidates)
     if selection.best is not None and selection.best.score == top:
-        return "the highest modularity x agreement,"
+        return "the highest modularity x agreement for its sizes,"
     return f"the fewest clusters within one standard error of the highest modularity x agreement ({top:.2f}),"
 
 

@@ -6,6 +6,7 @@ whose name says that they are ids or labels.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +14,7 @@ from armillary.exceptions import InputError
 
 # the empty name is that of a pandas index in a CSV file
 ID_NAMES = frozenset({"", "id", "ids", "uid", "uuid", "key", "index", "row", "unnamed: 0", "__index_level_0__"})
+_ID_ENDING = re.compile(r".+(?:[ _.-]u?u?id|[a-z](?:Id|ID))")  # user_id, Ticket ID, messageId
 LABEL_NAMES = frozenset({"label", "labels", "target", "targets", "class", "cluster", "truth", "y"})
 
 
@@ -28,7 +30,13 @@ def side_columns(names: Iterable[str]) -> set[str]:
     known = list(names)
     bare = {name.strip().lower() for name in known}
     others = (ID_NAMES | LABEL_NAMES) - ({"y"} if "x" in bare else set())
-    return {name for name in known if name.strip().lower() in others}
+    return {name for name in known if name.strip().lower() in others or ends_as_id(name)}
+
+
+def ends_as_id(name: str) -> bool:
+    """Whether the name of a column ends as those of ids do: user_id, Ticket ID."""
+    bare = name.strip()
+    return bool(_ID_ENDING.fullmatch(bare) or _ID_ENDING.fullmatch(bare.lower()))
 
 
 def is_list(kind: Any) -> bool:
