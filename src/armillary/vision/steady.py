@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import os
 import zipfile
+import zlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy.typing as npt
 from armillary._typing import Float64Array, FloatArray
 from armillary.durable.whole import whole_file
 from armillary.exceptions import InputError
+from armillary.validation import check_choice, check_integer, check_path, check_rotation
 from armillary.vision._bands import over_rows
 from armillary.vision.camera import Camera
 from armillary.vision.motion import ViewMotion
@@ -28,10 +30,12 @@ from armillary.vision.normals import Normals
 from armillary.vision.regions import LabelImage, check_label_image
 from armillary.workers import Workers
 
+TRACKING = ("first", "held", "lost", "regained")
+
 
 @dataclass(frozen=True, eq=False)
 class LastFrame:
-    """What a frame leaves for the labels of the next.
+    """What a frame leaves for the next.
 
     Examples
     --------
@@ -47,6 +51,22 @@ class LastFrame:
     labels: LabelImage  # (H, W)
     depth: FloatArray  # (H, W) metres, as it was smoothed
     rotation: Float64Array | None = None  # (3, 3) by which the view had turned
+    tracking: str = "held"  # as `SegmentedFrame.tracking`
+    n_frames: int = 0  # of the stream so far
+
+    def __post_init__(self) -> None:
+        who = "LastFrame"
+        labels, depth = check_label_image(self.labels, who), np.asarray(self.depth)
+        if depth.shape != labels.shape or depth.dtype not in (np.float32, np.float64):
+            raise InputError(
+                f"`depth` of {who} must be metres as float32 or float64, of the shape of its labels, {labels.shape}; "
+                f"got {depth.dtype} of shape {depth.shape}. Give `last` of a segmenter, or what LastFrame.load reads."
+            )
+        for name, value in (("labels", np.ascontiguousarray(labels)), ("depth", np.ascontiguousarray(depth))):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "rotation", check_rotation(self.rotation, 3, who))
+        check_choice(self.tracking, "tracking", who, TRACKING)
+        check_integer(self.n_frames, "n_frames", who, low=0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as an .npz file, whole or not at all.
@@ -58,7 +78,10 @@ class LastFrame:
         """
         turn = np.empty((0, 3)) if self.rotation is None else self.rotation
         with whole_file(path) as stream:
-            np.savez_compressed(stream, labels=self.labels, depth=self.depth, rotation=turn)
+            np.savez_compressed(
+                stream, labels=self.labels, depth=self.depth, rotation=turn, tracking=self.tracking,
+                n_frames=self.n_frames,
+            )  # fmt: skip
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LastFrame:
@@ -74,14 +97,27 @@ class LastFrame:
         LastFrame
             What was saved.
         """
+        place = check_path(path, "LastFrame.load")
         try:
-            with np.load(path, allow_pickle=False) as found:
-                labels, depth, turn = found["labels"], found["depth"], found["rotation"]
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            with np.load(place, allow_pickle=False) as found:
+                turn = found["rotation"]
+                # earlier files have neither
+                tracking = str(found["tracking"]) if "tracking" in found else "held"
+                n_frames = int(found["n_frames"]) if "n_frames" in found else 0
+                return cls(found["labels"], found["depth"], turn if turn.size else None, tracking, n_frames)
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            KeyError,
+            EOFError,
+            zipfile.BadZipFile,
+            zlib.error,
+            MemoryError,
+        ) as error:
             raise InputError(
                 f"LastFrame.load reads what LastFrame.save wrote; '{path}' is none of these: {error}. Save it again."
             ) from None
-        return cls(check_label_image(labels, "LastFrame.load"), depth, turn if len(turn) else None)
 
 
 def warp(motion: ViewMotion, camera: Camera) -> tuple[Float64Array, Float64Array]:
