@@ -239,8 +239,8 @@ MISSING = (
             ("-o", "out", "--camera", "kinect_v2"),
             None,
             (
-                "`depth` of segment must have the size of its camera, 512 x 424; got 64 x 48. For images of another "
-                "size take camera.scaled(factor)."
+                "Images of 'kinect_v2' are 512 x 424, or scaled copies of these; got 64 x 48. Give the intrinsics of "
+                "yours: Camera(fx, fy, cx, cy, width, height), or a file of them."
             ),
         ),
         (

@@ -286,7 +286,7 @@ def _named_camera(named: str, size: tuple[int, int]) -> Camera:
 
     name, _, sequence = named.partition(":")
     if named in PRESETS:
-        return _sized(Camera.preset(named), size)
+        return Camera.preset(named, size=size)
     if name == "tum":
         return _sized(Camera.tum(sequence or "default"), size)
     if Path(named).exists():
