@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 from armillary.exceptions import InputError, InputTypeError, ParameterError
 from armillary.vision import Camera, open_poses
 from armillary.vision.camera import PRESETS
-from armillary.vision.pose_files import turns_between
+from armillary.vision.pose_files import _at_times, turns_between
 
 EXPECTED = Camera(600.0, 601.0, 320.5, 240.25, 640, 480)
 COLUMNS = [600.0, 0.0, 0.0, 0.0, 601.0, 0.0, 320.5, 240.25, 1.0]
@@ -231,6 +231,21 @@ def test_a_trajectory_is_taken_at_the_times_of_frames(tmp_path, poses):
     # a frame far from all lines in time has no pose: the last one had been taken for it
     far = open_poses(tmp_path / "groundtruth.txt", (11.0, 22.9, 23.1))
     assert np.isnan(far).any(axis=(1, 2)).tolist() == [False, False, True]
+
+
+def test_the_nearest_pose_in_time_is_taken_of_a_long_list():
+    """A list of motion capture has ten lines for each frame, in any order."""
+    rng = np.random.default_rng(0)
+    for n_lines in (1, 2, 400):
+        table = np.zeros((n_lines, 8))
+        table[:, 0] = table[:, 1] = rng.uniform(0.0, 40.0, n_lines)
+        table[:, 7] = 1.0
+        wanted = rng.uniform(0.0, 40.0, 50)
+        found = _at_times(table, tuple(wanted))[:, 0, 3]
+        expected = table[np.abs(table[:, :1] - wanted).argmin(axis=0), 1]
+        is_there = np.isfinite(found)
+        assert is_there.mean() > 0.5
+        np.testing.assert_array_equal(found[is_there], expected[is_there])
 
 
 def test_turns_between_poses_take_directions_along(poses):

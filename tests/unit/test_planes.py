@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from armillary.exceptions import InputError, MissingExtraError
+from armillary.exceptions import InputError, MissingExtraError, ParameterError
 from armillary.vision import (
     Camera,
     DirectionColors,
@@ -131,6 +131,45 @@ def test_colours_are_of_the_direction_and_never_shared():
     before = colors.table[4].copy()
     colors.add([4], [[0.0, 1.0, 0.0]])
     np.testing.assert_array_equal(colors.table[4], before)
+
+
+def test_many_ids_of_one_direction_never_share_a_colour():
+    """A wall that is born again and again; the first id stays in view."""
+    colors = DirectionColors()
+    for number in range(1, 200):
+        colors.add([0, number], [[0.0, 0.0, -1.0], [0.0, 0.0, -1.0]])
+        gap = np.linalg.norm(np.diff(_oklab(colors.table[[0, number]]), axis=0))
+        assert gap >= 0.9 * _CLEAR_STEP
+    assert len(np.unique(colors.table, axis=0)) == 200
+    assert colors.table.any(axis=1).all()  # black is what is missing
+
+
+@pytest.mark.parametrize(
+    ("ids", "directions", "sentence"),
+    [
+        ([0, 1], [[0, 0, 1]], "must have one line of three numbers for each of the 2 ids"),
+        ([0], [[0, 1]], "must have one line of three numbers"),
+        ([0], [[0, np.nan, 1]], "must hold finite numbers"),
+        ([-1], [[0, 0, 1]], "must be whole numbers from 0"),
+        ("a", "b", "must be whole numbers from 0"),
+    ],
+)
+def test_sentences_about_colours_of_directions(ids, directions, sentence):
+    with pytest.raises(InputError, match=sentence):
+        DirectionColors().add(ids, directions)
+
+
+def test_what_is_no_frame_pose_or_table_is_refused(boxed, tmp_path):
+    for call in (lambda: colored_points(None, CAMERA), lambda: find_planes(3, CAMERA), lambda: WorldFrames().add(3)):
+        with pytest.raises(ParameterError, match="must be a SegmentedFrame; got"):
+            call()
+    with pytest.raises(InputError, match=r"`pose` of colored_points must be a matrix of shape \(4, 4\); got \(3, 3\)"):
+        colored_points(boxed, CAMERA, pose=np.eye(3))
+    with pytest.raises(InputError, match="`points` of write_ply must be records of colored_points; got list"):
+        write_ply(tmp_path / "a.ply", [1])
+    for table in ([[1, 2]], [[300, 0, 0]], "red", [[-1.0, 0.0, 0.0]]):
+        with pytest.raises(InputError, match="`table` of color_labels must h"):
+            color_labels(boxed.labels, table)
 
 
 def test_oklab_there_and_back():

@@ -314,7 +314,7 @@ class Animation:
 
     def __init__(self, path: PathLike, frames_per_second: float = 15.0) -> None:
         who = "Animation"
-        self.path = Path(path)
+        self.path = Path(check_path(path, who))
         rate = check_positive(frames_per_second, "frames_per_second", who, is_finite=True)
         ending = self.path.suffix.lower()
         if ending not in (".gif", ".mp4"):

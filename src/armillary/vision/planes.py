@@ -21,7 +21,7 @@ from armillary.geometry.rotation import mean_rotation
 from armillary.validation import check_angle, check_integer, check_positive
 from armillary.vision.camera import Camera, check_camera
 from armillary.vision.manhattan import Manhattan, checked_direction, checked_directions
-from armillary.vision.segmenter import SegmentedFrame
+from armillary.vision.segmenter import SegmentedFrame, check_frame
 
 _BRIDGED = 6  # pixels at 640 x 480 that are passed over on either side
 
@@ -99,6 +99,7 @@ def find_planes(
     True
     """
     who = "find_planes"
+    check_frame(frame, who)
     check_camera(camera, who)
     if frame.depth is None:
         raise InputError(f"{who} needs a frame of depth; this one was segmented from normals. Give depth to `step`.")
@@ -346,6 +347,7 @@ class WorldFrames:
         frame : SegmentedFrame
             What `DirectionSegmenter.step` returned.
         """
+        check_frame(frame, "WorldFrames.add")
         for gone, kept in frame.merges:
             if gone in self._sums:
                 self._sums[kept] = self._sums.get(kept, np.zeros(3)) + self._sums.pop(gone)

@@ -22,7 +22,7 @@ from scipy.spatial.transform import Rotation
 
 from armillary._typing import Float64Array
 from armillary.exceptions import InputError
-from armillary.validation import check_rotation
+from armillary.validation import check_path, check_rotation
 from armillary.vision.camera_files import read_text
 from armillary.vision.frames import natural_order
 
@@ -62,7 +62,8 @@ def open_poses(path: str | Path, timestamps: tuple[float | None, ...] | None = N
     >>> open_poses(path).shape
     (3, 4, 4)
     """
-    who, place = "open_poses", Path(path)
+    who = "open_poses"
+    place = Path(check_path(path, who))
     ending = place.suffix.lower()
     if not place.exists():
         raise InputError(f"{who}: '{place}' is not there. {_GIVE}")
@@ -185,9 +186,12 @@ def _at_times(table: Float64Array, timestamps: tuple[float | None, ...] | None) 
     """The poses of a list; of the lines nearest in time to frames, where frames have times."""
     is_near = np.ones(len(table), dtype=np.bool_)
     if timestamps and all(time is not None for time in timestamps):
+        table = table[np.argsort(table[:, 0], kind="stable")]
         wanted, times = np.array(timestamps, dtype=np.float64), table[:, 0]
-        nearest = np.abs(times[None] - wanted[:, None]).argmin(axis=1)
-        steps = np.diff(np.sort(times))
+        after = np.clip(np.searchsorted(times, wanted), 1, max(1, len(times) - 1))
+        nearest = np.minimum(after, len(times) - 1)
+        nearest = np.where(wanted - times[after - 1] <= times[nearest] - wanted, after - 1, nearest)
+        steps = np.diff(times)
         reach = _MOST_STEPS * float(np.median(steps)) if len(steps) else np.inf
         table, is_near = table[nearest], np.abs(times[nearest] - wanted) <= reach
     poses = np.tile(np.eye(4), (len(table), 1, 1))

@@ -432,6 +432,16 @@ class DirectionSegmenter:
             )
 
 
+def check_frame(frame: Any, who: str) -> SegmentedFrame:
+    """A `SegmentedFrame`, refused with a sentence otherwise."""
+    if isinstance(frame, SegmentedFrame):
+        return frame
+    raise ParameterError(
+        f"`frame` of {who} must be a SegmentedFrame; got {type(frame).__name__}. Give what `DirectionSegmenter.step` "
+        "returns."
+    )
+
+
 def _checked_last(last: Any, model: Any, who: str) -> LastFrame | None:
     if last is None:
         return None
