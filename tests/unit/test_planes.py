@@ -72,6 +72,26 @@ def test_planes_of_the_room_are_those_of_its_truth():
     assert (pose[:3, :3] @ floor.center + pose[:3, 3])[1] == pytest.approx(1.5, abs=0.02)
 
 
+def test_a_leaning_board_is_no_part_of_the_wall_whose_id_it_has():
+    """Clusters are wide: both lie within `max_angle` of one direction."""
+    rng = np.random.default_rng(0)
+    lean = np.array([0.0, math.sin(0.6), -math.cos(0.6)])
+    columns, rows = np.meshgrid(np.arange(CAMERA.width), np.arange(CAMERA.height))
+    rays = np.stack([(columns - CAMERA.cx) / CAMERA.fx, (rows - CAMERA.cy) / CAMERA.fy, np.ones(rows.shape)], axis=-1)
+    is_board = columns > 0.6 * CAMERA.width
+    depth = np.where(is_board, -2.0 / (rays @ lean), 3.0)
+    depth += 0.001 * depth**2 * rng.standard_normal(depth.shape)
+    found = DirectionSegmenter(camera=CAMERA).step(depth)
+    assert len(found.ids) == 1
+    planes, numbers = find_planes(found, CAMERA)
+    assert len(planes) == 2
+    for normal, offset, where in (([0.0, 0.0, -1.0], -3.0, ~is_board), (lean, -2.0, is_board)):
+        number = np.bincount(numbers[where & (numbers >= 0)]).argmax()
+        assert (numbers[where] == number).mean() > 0.85
+        assert planes[number].normal @ normal > math.cos(math.radians(1.5))
+        assert planes[number].offset == pytest.approx(offset, abs=0.05)
+
+
 def test_planes_need_depth(boxed):
     given = DirectionSegmenter().step(np.ones((4, 5, 3)))
     with pytest.raises(InputError, match="find_planes needs a frame of depth"):
