@@ -26,6 +26,7 @@ from armillary.vision import (
 )
 from armillary.vision.coloring import _CLEAR_STEP, _oklab, _oklch_bytes
 from armillary.vision.exports import plane_corners
+from armillary.vision.planes import _modes
 
 CAMERA = Camera.kinect().scaled(0.5)
 
@@ -90,6 +91,16 @@ def test_a_leaning_board_is_no_part_of_the_wall_whose_id_it_has():
         assert (numbers[where] == number).mean() > 0.85
         assert planes[number].normal @ normal > math.cos(math.radians(1.5))
         assert planes[number].offset == pytest.approx(offset, abs=0.05)
+
+
+def test_modes_of_normals_are_where_many_lie():
+    rng = np.random.default_rng(0)
+    clutter = rng.standard_normal((3000, 3))
+    clutter /= np.linalg.norm(clutter, axis=1, keepdims=True)
+    assert _modes(clutter, 500).shape == (0, 3)
+    assert _modes(clutter[:3], 500).shape == (0, 3)
+    two = np.concatenate([np.tile([0.0, 0.0, -1.0], (900, 1)), np.tile([0.0, 0.6, -0.8], (600, 1)), clutter[:500]])
+    np.testing.assert_allclose(_modes(two, 400), [[0.0, 0.0, -1.0], [0.0, 0.6, -0.8]], atol=0.01)
 
 
 def test_planes_need_depth(boxed):

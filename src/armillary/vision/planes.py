@@ -29,7 +29,7 @@ from armillary.vision.segmenter import SegmentedFrame, check_frame
 _BRIDGED = 6  # pixels at 640 x 480 that are passed over on either side
 # Of the normals of one label: modes are so far apart, a mode takes in what is so near, and no more are looked for
 _APART, _REACH, _MOST_MODES = math.radians(20.0), math.radians(12.0), 6
-_SHIFTS = 5  # steps to a mode
+_SHIFTS, _SAMPLE = 5, 1000  # steps to a mode, and normals among which the densest is looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +139,7 @@ def _by_modes(
     """Pixels of one label by the modes of their normals; those without a normal go with the largest."""
     normals = vectors[places].astype(np.float64)
     has_normal = np.asarray(normals.any(axis=1))
-    modes = _modes(normals[has_normal], direction, least)
+    modes = _modes(normals[has_normal], least)
     if len(modes) < 2:
         return [(direction, places)]
     owners = _nearest(normals, has_normal, modes)
@@ -163,27 +163,22 @@ def _nearest(normals: Float64Array, has_normal: npt.NDArray[np.bool_], modes: Fl
     return owners
 
 
-def _modes(normals: Float64Array, direction: Float64Array, least: int) -> Float64Array:
-    """Directions (M, 3) that at least so many normals (n, 3) lie around, by mean shifts: the first from `direction`."""
+def _modes(normals: Float64Array, least: int) -> Float64Array:
+    """Directions (M, 3) that at least so many normals (n, 3) lie around, by mean shifts from where they are densest."""
     found: list[Float64Array] = []
-    is_free, start = np.ones(len(normals), dtype=np.bool_), direction
-    while len(found) < _MOST_MODES and np.count_nonzero(is_free) >= least:
-        free = normals[is_free]
-        mode = start
+    free = normals
+    while len(found) < _MOST_MODES and len(free) >= least:
+        some = free[:: -(-len(free) // _SAMPLE)]
+        mode = some[(some @ some.T >= math.cos(_REACH)).sum(axis=1).argmax()]
         for _ in range(_SHIFTS):
-            total = free[free @ mode >= math.cos(_APART)].sum(axis=0)
+            total = free[free @ mode >= math.cos(_REACH)].sum(axis=0)
             if not total.any():
                 break
             mode = total / np.linalg.norm(total)
-        if np.count_nonzero(free @ mode >= math.cos(_REACH)) >= least:
-            found.append(mode)
-        elif found:
+        if np.count_nonzero(free @ mode >= math.cos(_REACH)) < least:
             break
-        is_free &= normals @ mode < math.cos(_APART)
-        rest = normals[is_free].sum(axis=0)
-        if not rest.any():
-            break
-        start = rest / np.linalg.norm(rest)
+        found.append(mode)
+        free = free[free @ mode < math.cos(_APART)]
     return np.array(found).reshape(-1, 3)
 
 
