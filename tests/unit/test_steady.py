@@ -91,6 +91,28 @@ def test_ties_are_settled_in_float64_by_the_smaller_id():
     assert found.tolist() == [[9, 9]]
 
 
+def test_a_plain_wall_is_labelled_to_the_border_of_the_image():
+    """A slanted wall; a box before it ends at the border, where nothing of the wall behind is its own."""
+    camera = Camera.kinect().scaled(0.25)
+    columns = np.arange(camera.width)
+    depth = np.tile(3.0 / (1.0 + 0.3 * (columns - camera.cx) / camera.fx), (camera.height, 1))
+    depth[40:80, -2:] = 1.8  # two pixels wide: none has a normal
+    depth[0, 50:60] = np.nan
+    for steadiness in (0.25, 0.0):
+        found = DirectionSegmenter(camera=camera, min_region=0, steadiness=steadiness).step(depth)
+        border = np.ones(depth.shape, bool)
+        border[1:-1, 1:-1] = False
+        if steadiness:
+            assert np.all(found.labels[0, 1:50] == 0)
+            assert np.all(found.labels[-1, 1:-1] == 0)
+            assert np.all(found.labels[1:39, [0, -1]] == 0)
+            assert np.all(found.labels[40:80, -2:] == -1)
+            assert np.all(found.reasons()[40:80, -2:] == Reason.EDGE)
+        else:
+            assert np.all(found.labels[border] == -1)
+        assert np.all(found.labels[0, 50:60] == -1)
+
+
 def test_pixels_are_found_where_a_turn_and_a_way_put_them():
     turn, way = warp(ViewMotion(np.eye(3), np.array([0.0, 0.0, -0.5]), 1.0), CAMERA)
     # half a metre ahead: what is 2 m away now was 2.5 m away, nearer to the middle

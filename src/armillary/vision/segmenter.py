@@ -31,7 +31,14 @@ from armillary.vision.normals import Normals
 from armillary.vision.regions import LabelImage, cleaned_and_counted
 from armillary.vision.segmentation import NormalEstimation, Scene, Stopwatch, paint
 from armillary.vision.smoothing import TrustedDepth
-from armillary.vision.steady import LastFrame, LookBack, default_region, default_stride, steady_labels
+from armillary.vision.steady import (
+    LastFrame,
+    LookBack,
+    default_region,
+    default_stride,
+    label_border,
+    steady_labels,
+)
 from armillary.vision.tracking import METHODS, BatchTracker, DDPTracker, SequentialTracker, Tracker
 from armillary.workers import Workers, thread_count
 
@@ -152,7 +159,8 @@ class DirectionSegmenter:
     steadiness : float, default=0.25
         What a cosine must gain for a pixel to leave the label that it had in the last frame: labels maximise the sum of
         cosines less `steadiness` for each pixel that changes. A pixel is found in the last frame by the motion of the
-        camera, and where its depth there was its own; one without a normal keeps its label. 0 looks at each frame
+        camera, and where its depth there was its own; one without a normal keeps its label. At the border of the image,
+        where no normals are, a pixel takes the label of the one inside if it lies in its plane. 0 looks at each frame
         alone. It needs depth, a camera, and a turn that is followed or given; only for method "ddp".
     drift_concentration : float or None, default=None
         As in `DDPvMFMeans`. None takes a third of the number of pixels that are learnt from, the paper's 1e5 at 640 x
@@ -371,6 +379,9 @@ class DirectionSegmenter:
                 image = steady_labels(normals, known, directions, scene.depth, back, self._jump, workers)
         else:
             image = paint(normals, self._named(normals, ids, stride))
+        if self._steadiness > 0.0 and isinstance(self._tracker, DDPTracker) and scene.depth is not None:
+            assert self._camera is not None  # else depth was refused
+            label_border(image, normals, scene.depth, self._camera, min(scene.trusted), self._jump)
         return cleaned_and_counted(image, default_region(image.size) if self._min_region is None else self._min_region)
 
     def _named(self, normals: Normals, ids: Any, stride: int) -> Any:

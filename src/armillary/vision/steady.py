@@ -6,6 +6,8 @@ Labels      z_i maximises x_i . mu_z - steadiness [z is not the label of pixel i
 Last frame  where a pixel was in the last frame is told by the motion of the camera (`motion.py`): by its turn and its
             way. What was seen there counts where its depth was that of the pixel, within `max_depth_jump`
 No normal   a pixel that was measured and has no normal in this frame keeps the label that it had
+Border      the outermost pixels of an image have no normal, for want of a neighbour: one that lies in the plane of the
+            pixel inside of it takes its label
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ from armillary.vision.motion import ViewMotion
 from armillary.vision.normals import Normals
 from armillary.vision.regions import LabelImage, check_label_image
 from armillary.workers import Workers
+
+# of the jump that ends a surface: what is off its plane by less lies in it
+_NEAR_PLANE = 0.5
 
 TRACKING = ("first", "held", "lost", "regained")
 
@@ -168,6 +173,29 @@ def steady_labels(
 
     over_rows(workers, len(labels), work)
     return labels
+
+
+def label_border(
+    labels: LabelImage, normals: Normals, depth: FloatArray, camera: Camera, farthest: float, jump: float
+) -> None:
+    """Label pixels of the border of `labels` (H, W), up to `farthest`, that lie in the plane of the one inside."""
+    height, width = labels.shape
+    if min(height, width) < 3:
+        return
+    # all four sides in one go: a frame has a few milliseconds, and a call of NumPy takes some microseconds
+    rows, columns = np.arange(1, height - 1), np.arange(1, width - 1)
+    v = np.concatenate([np.zeros_like(columns), np.full_like(columns, height - 1), rows, rows])
+    u = np.concatenate([columns, columns, np.zeros_like(rows), np.full_like(rows, width - 1)])
+    i, j = np.clip(v, 1, height - 2), np.clip(u, 1, width - 2)
+    a, b, c = normals.vectors[i, j].T.astype(np.float64)
+    z = depth[v, u].astype(np.float64)
+    along = a * ((u - camera.cx) / camera.fx) + b * ((v - camera.cy) / camera.fy) + c
+    reach = depth[i, j] * (a * ((j - camera.cx) / camera.fx) + b * ((i - camera.cy) / camera.fy) + c)
+    # z along = reach in the plane of the pixel inside, which faces the camera
+    is_near = np.abs(reach - z * along) < _NEAR_PLANE * jump * z * -along
+    is_open = (labels[v, u] < 0) & normals.is_valid[i, j] & (along < 0.0) & (z > 0.0) & (z <= farthest)
+    taken = np.flatnonzero(is_open & is_near)
+    labels[v[taken], u[taken]] = labels[i[taken], j[taken]]
 
 
 def _table(labels: LabelImage, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
