@@ -18,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from scipy.spatial.transform import Rotation
 
 from armillary._typing import Float64Array
@@ -182,18 +183,27 @@ def _listed(place: Path, timestamps: tuple[float | None, ...] | None, who: str) 
     )
 
 
+def nearest_in_time(times: Float64Array, wanted: Float64Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """The number among `times` (n,) that is nearest to each of `wanted` (m,), and whether it is of the same moment.
+
+    The earlier one of two; what is further away than two steps of `times` is of another moment.
+    """
+    order = np.argsort(times, kind="stable")
+    steps = np.diff(times[order])
+    after = np.clip(np.searchsorted(times[order], wanted), 1, max(1, len(times) - 1))
+    number = np.minimum(after, len(times) - 1)
+    number = np.where(wanted - times[order[after - 1]] <= times[order[number]] - wanted, after - 1, number)
+    nearest = order[number]
+    reach = _MOST_STEPS * float(np.median(steps)) if len(steps) else np.inf
+    return nearest, np.abs(times[nearest] - wanted) <= reach
+
+
 def _at_times(table: Float64Array, timestamps: tuple[float | None, ...] | None) -> Float64Array:
     """The poses of a list; of the lines nearest in time to frames, where frames have times."""
     is_near = np.ones(len(table), dtype=np.bool_)
     if timestamps and all(time is not None for time in timestamps):
-        table = table[np.argsort(table[:, 0], kind="stable")]
-        wanted, times = np.array(timestamps, dtype=np.float64), table[:, 0]
-        after = np.clip(np.searchsorted(times, wanted), 1, max(1, len(times) - 1))
-        nearest = np.minimum(after, len(times) - 1)
-        nearest = np.where(wanted - times[after - 1] <= times[nearest] - wanted, after - 1, nearest)
-        steps = np.diff(times)
-        reach = _MOST_STEPS * float(np.median(steps)) if len(steps) else np.inf
-        table, is_near = table[nearest], np.abs(times[nearest] - wanted) <= reach
+        nearest, is_near = nearest_in_time(table[:, 0], np.array(timestamps, dtype=np.float64))
+        table = table[nearest]
     poses = np.tile(np.eye(4), (len(table), 1, 1))
     poses[:, :3, :3] = Rotation.from_quat(table[:, 4:]).as_matrix()
     poses[:, :3, 3] = table[:, 1:4]
