@@ -239,8 +239,8 @@ MISSING = (
             ("-o", "out", "--camera", "kinect_v2"),
             None,
             (
-                "`depth` of segment must have the size of its camera, 512 x 424; got 64 x 48. For images of another "
-                "size take camera.scaled(factor)."
+                "Images of 'kinect_v2' are 512 x 424, or scaled copies of these; got 64 x 48. Give the intrinsics of "
+                "yours: Camera(fx, fy, cx, cy, width, height), or a file of them."
             ),
         ),
         (
@@ -448,6 +448,34 @@ def test_poses_pictures_and_points(segment, frames, tmp_path, walk):
     wrong = segment(frames, *plain, "-o", "two", "--rgb", "out")
     assert wrong.code == 2
     assert "--rgb must be a folder with one PNG or JPEG for each frame" in wrong.err
+
+
+def test_a_recording_with_times_takes_poses_and_pictures_by_them(segment, tmp_path, walk):
+    """TUM's folders: images are named by seconds, colour has other times and more images, poses have many more."""
+    for name in ("depth", "rgb"):
+        (tmp_path / name).mkdir()
+    for number, depth in enumerate(walk.depths):
+        Image.fromarray(depth).save(tmp_path / "depth" / f"{100 + number / 30:.6f}.png")
+    for number in range(2 * N_FRAMES):
+        shade = np.full((96, 128, 3), 10 * number, np.uint8)  # twice the size
+        Image.fromarray(shade).save(tmp_path / "rgb" / f"{100.004 + number / 60:.6f}.png")
+    lines = [f"{99.9 + k / 100:.4f} 0 0 0 0 0 0 1" for k in range(60)]
+    (tmp_path / "groundtruth.txt").write_text("\n".join(lines))
+    (tmp_path / "camera.json").write_text(json.dumps(walk.camera.to_dict()))
+    plain = ("depth", "--camera", "camera.json", "--animation", "none", "--rgb", "rgb")
+    done = segment(*plain, "--poses", "groundtruth.txt", "-o", "out")
+    assert done.code == 0, done.err
+    assert summary(tmp_path / "out")["frames"][1]["timestamp"] == pytest.approx(100.033333)
+    for number, path in enumerate(sorted((tmp_path / "out" / "overlays").iterdir())):
+        picture, labels = np.array(Image.open(path)), np.array(Image.open(tmp_path / "out" / "labels" / path.name))
+        missing = ~labels.any(axis=2)
+        assert picture.shape == (48, 64, 3)
+        assert np.all(picture[missing] == 20 * number)
+    for path in (tmp_path / "rgb").iterdir():
+        path.rename(path.with_name(f"{float(path.stem) + 50:.6f}.png"))
+    wrong = segment(*plain, "-o", "two")
+    assert wrong.code == 2
+    assert "'rgb' has none for 6 of 6 frames. Give the images of the same recording." in wrong.err
 
 
 def test_frames_too_far_apart_are_told_of(segment, frames, tmp_path):

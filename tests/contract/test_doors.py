@@ -29,6 +29,9 @@ mixture = armillary.DirichletProcessMixture(n_burn_in=1, n_draws=2, random_state
 temporal = armillary.TemporalVonMisesFisherMixture(2, max_iter=3, random_state=0)
 camera = vision.Camera.from_field_of_view(4, 4, 1.0)
 segmenter = vision.DirectionSegmenter(camera=camera)
+stream = vision.DirectionSegmenter(camera=camera)
+stream.step(np.ones((4, 4)))
+resumed = lambda last: vision.DirectionSegmenter(camera=camera, model=stream.model, last=last).step(np.ones((4, 4)))
 doors = {
     "must_link": lambda v: links.must_link(v[0], v[-1]),
     "cannot_link": lambda v: links.cannot_link(v[0], v[-1]),
@@ -72,6 +75,10 @@ doors = {
     "segment": lambda v: vision.segment(np.tile(v, (4, 1)), armillary.SphericalKMeans(2), camera=camera),
     "frame": lambda v: segmenter.step(np.tile(v, (4, 1))),
     "color_depth": lambda v: vision.color_depth(np.tile(v, (4, 1))),
+    "last labels": lambda v: resumed(vision.LastFrame(np.tile(v, (4, 1)), np.ones((4, 4)))),
+    "last depth": lambda v: resumed(vision.LastFrame(np.zeros((4, 4), int), np.tile(v, (4, 1)))),
+    "normals": lambda v: vision.Normals(np.ones((2, 2, 3)), np.tile(v, (4, 1))).rows(),
+    "direction colors": lambda v: vision.DirectionColors().add(v, np.ones((4, 3))),
     "color_normals": lambda v: vision.color_normals(np.repeat(np.tile(v, (4, 1))[:, :, None], 3, axis=2)),
 }
 strange = {

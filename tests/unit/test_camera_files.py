@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from armillary.exceptions import InputError
+from armillary.exceptions import InputError, InputTypeError, ParameterError
 from armillary.vision import Camera, open_poses
 from armillary.vision.camera import PRESETS
-from armillary.vision.pose_files import turns_between
+from armillary.vision.pose_files import _at_times, turns_between
 
 EXPECTED = Camera(600.0, 601.0, 320.5, 240.25, 640, 480)
 COLUMNS = [600.0, 0.0, 0.0, 0.0, 601.0, 0.0, 320.5, 240.25, 1.0]
@@ -110,6 +110,16 @@ def test_distortion_is_told_and_not_undone(tmp_path):
         ("a.json", json.dumps({"width": 1, "height": 1, "K": [1, 2]}), "must be nine numbers, row by row"),
         ("b.json", json.dumps({"width": 1, "height": 1, "K": 9 * [0]}), "was not calibrated, its focal lengths are 0"),
         ("c.json", json.dumps({"fx": "1", "fy": 1, "cx": 0, "cy": 0, "width": 1, "height": 1}), "c.json holds no cam"),
+        # what no format has: words for numbers, fields that are missing, lists of other lengths
+        ("d.txt", "1 PINHOLE 640 640 480 525 525 320 240", "a field is not as its format has it"),
+        ("e.txt", "1 SIMPLE_PINHOLE 640 . 525 320 240", "a field is not as its format has it"),
+        ("f.txt", "fx_depth = 5\nfy_depth = 5\nmx_depth = 3\nmy_depth = 2\ndepthWidth = 6", "no 'depthHeight'"),
+        ("g.json", json.dumps({"w": "x", "h": 480, "fl_x": 5, "fl_y": 5, "cx": 3, "cy": 2}), "a field is not as its"),
+        ("h.json", json.dumps({"w": 0, "h": 480, "fl_x": 5, "fl_y": 5, "cx": 3, "cy": 2}), "division by zero"),
+        ("i.json", json.dumps(EXPECTED.to_dict() | {"sensor": {"noises": 1}}), "i.json holds no camera: Sensor"),
+        ("j.json", json.dumps([[525, 0, 320], [[[]], [2, 3], 240], [0, 0, 1]]), "a field is not as its format has it"),
+        ("k.yaml", f"height: 480\n-1: 640\nK: {K}\n", "k.yaml lacks width"),
+        ("l.yaml", f"height: 480\nwidth: 640\nK: {K}\nD: [a b]\n", "a field is not as its format has it"),
     ],
 )
 def test_files_that_hold_none(tmp_path, name, text, sentence):
@@ -126,6 +136,39 @@ def test_presets_are_cameras_with_a_sensor():
     assert Camera.preset("kinect") == Camera.kinect()
     scaled = Camera.preset("realsense_d455").scaled(0.5)
     assert scaled.sensor == Camera.preset("realsense_d455").sensor
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "degrees"),
+    [
+        # horizontal fields of view as devices of each kind tell them
+        ("realsense_d415", (640, 480), 55.4),
+        ("realsense_d415", (1280, 720), 69.9),
+        ("realsense_d435", (640, 480), 79.5),
+        ("realsense_d435", (848, 480), 90.0),
+        ("realsense_d435", (424, 240), 90.0),
+        ("realsense_d455", (1280, 720), 90.0),
+        ("azure", (320, 288), 64.8),
+        ("kinect", (320, 240), 62.7),
+    ],
+)
+def test_presets_at_the_sizes_that_cameras_have(name, size, degrees):
+    camera = Camera.preset(name, size=size)
+    assert (camera.width, camera.height) == size
+    assert camera.fx == pytest.approx(camera.fy)
+    assert math.degrees(2.0 * math.atan(0.5 * size[0] / camera.fx)) == pytest.approx(degrees, abs=0.5)
+    assert camera.cx == pytest.approx(0.5 * (size[0] - 1), abs=1.0)
+
+
+def test_a_preset_at_a_size_that_it_has_not():
+    with pytest.raises(InputError, match="Images of 'kinect' are 640 x 480, or scaled copies of these; got 848 x 480"):
+        Camera.preset("kinect", size=(848, 480))
+    with pytest.raises(ParameterError, match=r"`size` of Camera.preset must be \(width, height\); got 640"):
+        Camera.preset("kinect", size=640)
+    with pytest.raises(InputTypeError, match=r"`path` of Camera\.from_file must be a string or a path; got None"):
+        Camera.from_file(None)
+    with pytest.raises(ParameterError, match="`sensor` of Camera must be a Sensor or None; got 'kinect'"):
+        replace(EXPECTED, sensor="kinect")
 
 
 # ----------------------------------------------------------------------------------------------------------- poses
@@ -188,6 +231,21 @@ def test_a_trajectory_is_taken_at_the_times_of_frames(tmp_path, poses):
     # a frame far from all lines in time has no pose: the last one had been taken for it
     far = open_poses(tmp_path / "groundtruth.txt", (11.0, 22.9, 23.1))
     assert np.isnan(far).any(axis=(1, 2)).tolist() == [False, False, True]
+
+
+def test_the_nearest_pose_in_time_is_taken_of_a_long_list():
+    """A list of motion capture has ten lines for each frame, in any order."""
+    rng = np.random.default_rng(0)
+    for n_lines in (1, 2, 400):
+        table = np.zeros((n_lines, 8))
+        table[:, 0] = table[:, 1] = rng.uniform(0.0, 40.0, n_lines)
+        table[:, 7] = 1.0
+        wanted = rng.uniform(0.0, 40.0, 50)
+        found = _at_times(table, tuple(wanted))[:, 0, 3]
+        expected = table[np.abs(table[:, :1] - wanted).argmin(axis=0), 1]
+        is_there = np.isfinite(found)
+        assert is_there.mean() > 0.5
+        np.testing.assert_array_equal(found[is_there], expected[is_there])
 
 
 def test_turns_between_poses_take_directions_along(poses):

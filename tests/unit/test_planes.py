@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from armillary.exceptions import InputError, MissingExtraError
+from armillary.exceptions import InputError, MissingExtraError, ParameterError
 from armillary.vision import (
     Camera,
     DirectionColors,
@@ -26,6 +26,7 @@ from armillary.vision import (
 )
 from armillary.vision.coloring import _CLEAR_STEP, _oklab, _oklch_bytes
 from armillary.vision.exports import plane_corners
+from armillary.vision.planes import _modes
 
 CAMERA = Camera.kinect().scaled(0.5)
 
@@ -70,6 +71,36 @@ def test_planes_of_the_room_are_those_of_its_truth():
     floor = next(plane for plane in planes if plane.normal[1] < -0.9)
     pose = walk.poses[0]
     assert (pose[:3, :3] @ floor.center + pose[:3, 3])[1] == pytest.approx(1.5, abs=0.02)
+
+
+def test_a_leaning_board_is_no_part_of_the_wall_whose_id_it_has():
+    """Clusters are wide: both lie within `max_angle` of one direction."""
+    rng = np.random.default_rng(0)
+    lean = np.array([0.0, math.sin(0.6), -math.cos(0.6)])
+    columns, rows = np.meshgrid(np.arange(CAMERA.width), np.arange(CAMERA.height))
+    rays = np.stack([(columns - CAMERA.cx) / CAMERA.fx, (rows - CAMERA.cy) / CAMERA.fy, np.ones(rows.shape)], axis=-1)
+    is_board = columns > 0.6 * CAMERA.width
+    depth = np.where(is_board, -2.0 / (rays @ lean), 3.0)
+    depth += 0.001 * depth**2 * rng.standard_normal(depth.shape)
+    found = DirectionSegmenter(camera=CAMERA).step(depth)
+    assert len(found.ids) == 1
+    planes, numbers = find_planes(found, CAMERA)
+    assert len(planes) == 2
+    for normal, offset, where in (([0.0, 0.0, -1.0], -3.0, ~is_board), (lean, -2.0, is_board)):
+        number = np.bincount(numbers[where & (numbers >= 0)]).argmax()
+        assert (numbers[where] == number).mean() > 0.85
+        assert planes[number].normal @ normal > math.cos(math.radians(1.5))
+        assert planes[number].offset == pytest.approx(offset, abs=0.05)
+
+
+def test_modes_of_normals_are_where_many_lie():
+    rng = np.random.default_rng(0)
+    clutter = rng.standard_normal((3000, 3))
+    clutter /= np.linalg.norm(clutter, axis=1, keepdims=True)
+    assert _modes(clutter, 500).shape == (0, 3)
+    assert _modes(clutter[:3], 500).shape == (0, 3)
+    two = np.concatenate([np.tile([0.0, 0.0, -1.0], (900, 1)), np.tile([0.0, 0.6, -0.8], (600, 1)), clutter[:500]])
+    np.testing.assert_allclose(_modes(two, 400), [[0.0, 0.0, -1.0], [0.0, 0.6, -0.8]], atol=0.01)
 
 
 def test_planes_need_depth(boxed):
@@ -131,6 +162,45 @@ def test_colours_are_of_the_direction_and_never_shared():
     before = colors.table[4].copy()
     colors.add([4], [[0.0, 1.0, 0.0]])
     np.testing.assert_array_equal(colors.table[4], before)
+
+
+def test_many_ids_of_one_direction_never_share_a_colour():
+    """A wall that is born again and again; the first id stays in view."""
+    colors = DirectionColors()
+    for number in range(1, 200):
+        colors.add([0, number], [[0.0, 0.0, -1.0], [0.0, 0.0, -1.0]])
+        gap = np.linalg.norm(np.diff(_oklab(colors.table[[0, number]]), axis=0))
+        assert gap >= 0.9 * _CLEAR_STEP
+    assert len(np.unique(colors.table, axis=0)) == 200
+    assert colors.table.any(axis=1).all()  # black is what is missing
+
+
+@pytest.mark.parametrize(
+    ("ids", "directions", "sentence"),
+    [
+        ([0, 1], [[0, 0, 1]], "must have one line of three numbers for each of the 2 ids"),
+        ([0], [[0, 1]], "must have one line of three numbers"),
+        ([0], [[0, np.nan, 1]], "must hold finite numbers"),
+        ([-1], [[0, 0, 1]], "must be whole numbers from 0"),
+        ("a", "b", "must be whole numbers from 0"),
+    ],
+)
+def test_sentences_about_colours_of_directions(ids, directions, sentence):
+    with pytest.raises(InputError, match=sentence):
+        DirectionColors().add(ids, directions)
+
+
+def test_what_is_no_frame_pose_or_table_is_refused(boxed, tmp_path):
+    for call in (lambda: colored_points(None, CAMERA), lambda: find_planes(3, CAMERA), lambda: WorldFrames().add(3)):
+        with pytest.raises(ParameterError, match="must be a SegmentedFrame; got"):
+            call()
+    with pytest.raises(InputError, match=r"`pose` of colored_points must be a matrix of shape \(4, 4\); got \(3, 3\)"):
+        colored_points(boxed, CAMERA, pose=np.eye(3))
+    with pytest.raises(InputError, match="`points` of write_ply must be records of colored_points; got list"):
+        write_ply(tmp_path / "a.ply", [1])
+    for table in ([[1, 2]], [[300, 0, 0]], "red", [[-1.0, 0.0, 0.0]]):
+        with pytest.raises(InputError, match="`table` of color_labels must h"):
+            color_labels(boxed.labels, table)
 
 
 def test_oklab_there_and_back():

@@ -98,10 +98,9 @@ def test_depth_is_timed_by_stage():
     walk = make_room_walk(1, width=64, height=48, random_state=0)
     found = DirectionSegmenter(camera=walk.camera).step(walk[0].depth)
     assert list(found.milliseconds) == ["smoothing", "normals", "clustering", "labels"]
-    assert np.array_equal(
-        DirectionSegmenter(camera=walk.camera, min_region=0).step(walk[0].depth).labels >= 0, found.normals.is_valid
-    )
-    assert not ((found.labels >= 0) & ~found.normals.is_valid).any()
+    plain = DirectionSegmenter(camera=walk.camera, min_region=0, steadiness=0.0).step(walk[0].depth)
+    assert np.array_equal(plain.labels >= 0, found.normals.is_valid)
+    assert not ((found.labels >= 0) & ~found.normals.is_valid)[1:-1, 1:-1].any()  # the border is that of planes
 
 
 def test_history_has_the_shares_of_each_frame_and_forgets_the_oldest():

@@ -10,7 +10,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 import armillary
-from armillary.exceptions import InputError, ParameterError
+from armillary.exceptions import ArmillaryError, InputError, ParameterError
 from armillary.kernels.images import depth as depth_kernels
 from armillary.kernels.images import reference
 from armillary.vision import (
@@ -30,6 +30,7 @@ from armillary.vision.steady import LookBack, default_region, default_stride, st
 from armillary.workers import Workers
 
 CAMERA = Camera.from_field_of_view(64, 48, math.radians(60.0))
+LABELS, DEPTH = np.zeros((4, 6), np.int32), np.ones((4, 6))
 
 
 def units(rng, *shape):
@@ -88,6 +89,28 @@ def test_ties_are_settled_in_float64_by_the_smaller_id():
             Normals(vectors, np.ones((1, 2), bool)), np.array([3, 5, 9]), directions, None, None, 0.03, workers
         )
     assert found.tolist() == [[9, 9]]
+
+
+def test_a_plain_wall_is_labelled_to_the_border_of_the_image():
+    """A slanted wall; a box before it ends at the border, where nothing of the wall behind is its own."""
+    camera = Camera.kinect().scaled(0.25)
+    columns = np.arange(camera.width)
+    depth = np.tile(3.0 / (1.0 + 0.3 * (columns - camera.cx) / camera.fx), (camera.height, 1))
+    depth[40:80, -2:] = 1.8  # two pixels wide: none has a normal
+    depth[0, 50:60] = np.nan
+    for steadiness in (0.25, 0.0):
+        found = DirectionSegmenter(camera=camera, min_region=0, steadiness=steadiness).step(depth)
+        border = np.ones(depth.shape, bool)
+        border[1:-1, 1:-1] = False
+        if steadiness:
+            assert np.all(found.labels[0, 1:50] == 0)
+            assert np.all(found.labels[-1, 1:-1] == 0)
+            assert np.all(found.labels[1:39, [0, -1]] == 0)
+            assert np.all(found.labels[40:80, -2:] == -1)
+            assert np.all(found.reasons()[40:80, -2:] == Reason.EDGE)
+        else:
+            assert np.all(found.labels[border] == -1)
+        assert np.all(found.labels[0, 50:60] == -1)
 
 
 def test_pixels_are_found_where_a_turn_and_a_way_put_them():
@@ -198,8 +221,17 @@ def test_a_stream_goes_on_with_equal_bits(walk, tmp_path):
         last=LastFrame.load(tmp_path / "last.npz"),
     )
     for number, labels in zip(range(12, 16), expected[4:], strict=True):
-        np.testing.assert_array_equal(second.step(walk[number].depth).labels, labels)
+        found = second.step(walk[number].depth)
+        np.testing.assert_array_equal(found.labels, labels)
+        assert found.number == number - 8
     assert second.model.cluster_centers_.tobytes() == whole.model.cluster_centers_.tobytes()
+
+
+def test_a_stream_that_was_lost_is_regained_after_it_was_saved(walk):
+    stream = DirectionSegmenter(camera=walk.camera)
+    assert [stream.step(walk[number].depth).tracking for number in (0, 30)] == ["first", "lost"]
+    second = DirectionSegmenter(camera=walk.camera, model=stream.model, last=stream.last)
+    assert second.step(walk[31].depth).tracking == "regained"
 
 
 def test_threads_change_nothing(walk):
@@ -215,6 +247,40 @@ def test_a_last_frame_that_is_none_is_refused(tmp_path):
     (tmp_path / "no.npz").write_bytes(b"no")
     with pytest.raises(InputError, match=r"LastFrame\.load reads what LastFrame\.save wrote"):
         LastFrame.load(tmp_path / "no.npz")
+    np.savez(tmp_path / "small.npz", labels=np.zeros((4, 4), int), depth=np.zeros((2, 2)), rotation=np.eye(3))
+    with pytest.raises(InputError, match=r"'.*small\.npz' is none of these: `depth` of LastFrame must be metres"):
+        LastFrame.load(tmp_path / "small.npz")
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        # compiled code goes to pixels of the depth by those of the labels
+        ((LABELS, DEPTH[:2]), "`depth` of LastFrame must be metres as float32 or float64, of the shape of its labels"),
+        ((LABELS, DEPTH.astype(int)), "`depth` of LastFrame must be metres as float32"),
+        ((LABELS.astype(float), DEPTH), "`labels` of LastFrame must be an image of integers"),
+        ((np.full((4, 6), 1 << 40), DEPTH), "`labels` of LastFrame must be below 2\\^31"),
+        ((LABELS, DEPTH, np.eye(2)), "`rotation` of LastFrame must be a rotation matrix"),
+        ((LABELS, DEPTH, None, "gone"), "`tracking` of LastFrame must be one of 'first', 'held', 'lost', 'regained'"),
+        ((LABELS, DEPTH, None, "held", -1), "`n_frames` of LastFrame must be an int >= 0"),
+    ],
+)
+def test_what_a_frame_leaves_is_looked_at(fields, sentence):
+    with pytest.raises(ArmillaryError, match=sentence):
+        LastFrame(*fields)
+
+
+def test_a_last_frame_is_that_of_its_model(walk):
+    stream = DirectionSegmenter(camera=walk.camera)
+    stream.step(walk[0].depth)
+    most = stream.last.labels.max()
+    with pytest.raises(ParameterError, match=f"`model`, which has given 0 ids; it has a label {most}"):
+        DirectionSegmenter(camera=walk.camera, last=stream.last)
+
+
+def test_normals_of_two_sizes_are_refused():
+    with pytest.raises(InputError, match=r"Normals must be float vectors of shape \(H, W, 3\) and bools"):
+        Normals(np.zeros((2, 2, 3), np.float32), np.ones((500, 500), bool))
 
 
 # ------------------------------------------------------------------------------------------------- noise and reasons

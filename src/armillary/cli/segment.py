@@ -62,8 +62,8 @@ def segment(
     rgb: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER",
-            help="Colour images, one for each frame and registered to it: labels are written over them.",
+            metavar="FOLDER|LIST",
+            help="Colour images registered to the frames, one for each or with times: labels are written over them.",
             rich_help_panel=_OUTPUT,
         ),
     ] = None,
@@ -153,7 +153,7 @@ def segment(
     frames = whole[:: check_integer(every, "--every", who, low=1)]
     first = frames[0]
     turns = None if poses is None else _turns(poses, whole, every)
-    pictures = None if rgb is None else _pictures(rgb, len(whole))[::every]
+    pictures = None if rgb is None else _pictures(rgb, whole)[::every]
     intrinsics = _camera(camera, {"fx": fx, "fy": fy, "cx": cx, "cy": cy}, depth_scale, first)
     if intrinsics is not None:
         intrinsics.check_depth(first, who)
@@ -229,19 +229,36 @@ def _turns(poses: Path, frames: Any, every: int) -> list[Any]:
     return turns_between(found[::every])
 
 
-def _pictures(folder: Path, n_frames: int) -> list[Path]:
-    """The colour images of a folder in natural order, one for each frame."""
-    from armillary.exceptions import InputError
-    from armillary.vision.frames import natural_order
+def _pictures(place: Path, frames: Any) -> list[Path]:
+    """The colour image of each frame: in natural order, or nearest in time where both have times."""
+    import numpy as np
 
-    endings = (".png", ".jpg", ".jpeg")
-    found = [path for path in folder.iterdir() if path.suffix.lower() in endings] if folder.is_dir() else []
-    if len(found) != n_frames:
+    from armillary.exceptions import InputError
+    from armillary.vision.frames import natural_order, open_frames, times_of
+    from armillary.vision.pose_files import nearest_in_time
+
+    if place.suffix.lower() == ".txt":
+        listed = open_frames(place)
+        found, times = [Path(source) for source in listed.sources], list(listed.timestamps)
+    else:
+        endings = (".png", ".jpg", ".jpeg")
+        found = [path for path in place.iterdir() if path.suffix.lower() in endings] if place.is_dir() else []
+        found.sort(key=natural_order)
+        times = times_of(found)
+    if found and None not in times and None not in frames.timestamps:
+        nearest, is_near = nearest_in_time(np.array(times), np.array(frames.timestamps))
+        if is_near.all():
+            return [found[number] for number in nearest]
         raise InputError(
-            f"--rgb must be a folder with one PNG or JPEG for each frame; '{folder}' has {len(found)}, and there are "
-            f"{n_frames} frames."
+            f"--rgb must have a colour image at the time of each frame; '{place}' has none for "
+            f"{np.count_nonzero(~is_near)} of {len(frames)} frames. Give the images of the same recording."
         )
-    return sorted(found, key=natural_order)
+    if len(found) != len(frames):
+        raise InputError(
+            f"--rgb must be a folder with one PNG or JPEG for each frame; '{place}' has {len(found)}, and there are "
+            f"{len(frames)} frames. Those of a list with timestamps, as TUM's rgb.txt, may be more."
+        )
+    return found
 
 
 def _radians(degrees: float) -> float:
@@ -286,7 +303,7 @@ def _named_camera(named: str, size: tuple[int, int]) -> Camera:
 
     name, _, sequence = named.partition(":")
     if named in PRESETS:
-        return _sized(Camera.preset(named), size)
+        return Camera.preset(named, size=size)
     if name == "tum":
         return _sized(Camera.tum(sequence or "default"), size)
     if Path(named).exists():

@@ -103,7 +103,8 @@ class Recording:
         table = self._colors.table
         write_label_image(self.folder / "labels" / f"{name}.png", found.labels, table)
         if self._pictures is not None:
-            picture = read_color_image(self._pictures[found.number])
+            height, width = found.labels.shape
+            picture = read_color_image(self._pictures[found.number], (width, height))
             write_image(self.folder / "overlays" / f"{name}.png", overlay(picture, found.labels, table))
         if self._writes_ids:
             write_id_image(self.folder / "ids" / f"{name}.png", found.labels)

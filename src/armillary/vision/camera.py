@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from armillary._typing import Float64Array, FloatArray
 from armillary.exceptions import InputError, InputTypeError, ParameterError
-from armillary.validation import check_choice, check_integer, check_number, check_positive
+from armillary.validation import check_choice, check_integer, check_number, check_path, check_positive
 from armillary.vision.camera_files import FIELDS, has_intrinsics, read_fields
 from armillary.vision.sensors import Sensor
 
@@ -38,12 +38,14 @@ PRESETS: dict[str, tuple[float, float, float, float, int, int, Sensor]] = {
     "kinect": (525.0, 525.0, 319.5, 239.5, 640, 480, Sensor.structured_light()),
     "kinect_v2": (365.5, 365.5, 254.9, 205.4, 512, 424, Sensor.time_of_flight(far=4.5)),
     "azure": (504.0, 504.0, 320.0, 328.0, 640, 576, Sensor.time_of_flight(far=5.5)),
-    "realsense_d415": (461.0, 461.0, 319.5, 239.5, 640, 480, Sensor.stereo(0.055, 461.0)),
+    "realsense_d415": (610.0, 610.0, 319.5, 239.5, 640, 480, Sensor.stereo(0.055, 610.0)),
     "realsense_d435": (385.0, 385.0, 319.5, 239.5, 640, 480, Sensor.stereo(0.050, 385.0)),
     "realsense_d455": (385.0, 385.0, 319.5, 239.5, 640, 480, Sensor.stereo(0.095, 385.0)),
     "iphone": (213.0, 213.0, 127.5, 95.5, 256, 192, Sensor.phone_lidar()),
     "tof": (266.3, 266.3, 159.5, 119.5, 320, 240, Sensor.time_of_flight()),
 }
+# Images of 16:9 of a RealSense are no scaled copies of those of 4:3: focal length by width, and metres between its eyes
+_WIDE = {"realsense_d415": (0.715, 0.055), "realsense_d435": (0.5, 0.050), "realsense_d455": (0.5, 0.095)}
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,10 @@ class Camera:
             self._set(name, check_number(getattr(self, name), name, "Camera", low=-_MOST, high=_MOST))
         for name in ("width", "height"):
             self._set(name, check_integer(getattr(self, name), name, "Camera", low=1))
+        if not (self.sensor is None or isinstance(self.sensor, Sensor)):
+            raise ParameterError(
+                f"`sensor` of Camera must be a Sensor or None; got {self.sensor!r}. Give e.g. Sensor.stereo()."
+            )
 
     def _set(self, name: str, value: float) -> None:
         object.__setattr__(self, name, value)
@@ -106,26 +112,50 @@ class Camera:
         return cls(525.0, 525.0, 319.5, 239.5, 640, 480, sensor=Sensor.structured_light())
 
     @classmethod
-    def preset(cls, name: str) -> Camera:
+    def preset(cls, name: str, *, size: tuple[int, int] | None = None) -> Camera:
         """A nominal camera by name, for recordings without a calibration; depth is in millimetres.
 
         "kinect" (v1, Xtion), "kinect_v2", "azure" (narrow, unbinned), "realsense_d415", "realsense_d435",
         "realsense_d455" (640 x 480), "iphone" (LiDAR of Record3D, 256 x 192) and "tof" (a time-of-flight camera of
-        320 x 240 pixels and 62 degrees).
+        320 x 240 pixels and 62 degrees). Depth that was aligned to colour has the lens of the colour camera: take its
+        calibration.
 
         Parameters
         ----------
         name : str
             One of these.
+        size : tuple of two int, optional
+            Width and height of scaled images; of a RealSense also of those of 16:9, such as 848 x 480 and 1280 x 720.
 
         Returns
         -------
         Camera
             Nominal.
+
+        Examples
+        --------
+        >>> from armillary.vision import Camera
+        >>> Camera.preset("realsense_d435", size=(848, 480)).fx
+        424.0
         """
-        check_choice(name, "name", "Camera.preset", PRESETS)
+        who = "Camera.preset"
+        check_choice(name, "name", who, PRESETS)
         fx, fy, cx, cy, width, height, sensor = PRESETS[name]
-        return cls(fx, fy, cx, cy, width, height, sensor=sensor)
+        camera = cls(fx, fy, cx, cy, width, height, sensor=sensor)
+        wanted = _checked_size(size, who) or (width, height)
+        if name in _WIDE and abs(9.0 * wanted[0] / wanted[1] - 16.0) < 0.2:
+            share, baseline = _WIDE[name]
+            focal, (wide, high) = share * wanted[0], wanted
+            return cls(
+                focal, focal, 0.5 * (wide - 1), 0.5 * (high - 1), wide, high, sensor=Sensor.stereo(baseline, focal)
+            )
+        scaled = camera if wanted == (width, height) else camera.scaled(wanted[0] / width)
+        if (scaled.width, scaled.height) != wanted:
+            raise InputError(
+                f"Images of {name!r} are {width} x {height}, or scaled copies of these; got {wanted[0]} x {wanted[1]}. "
+                "Give the intrinsics of yours: Camera(fx, fy, cx, cy, width, height), or a file of them."
+            )
+        return scaled
 
     @classmethod
     def tum(cls, sequence: str = "default") -> Camera:
@@ -196,7 +226,8 @@ class Camera:
         Camera
             As the file says.
         """
-        found = read_fields(Path(path), size, "Camera.from_file")
+        who = "Camera.from_file"
+        found = read_fields(Path(check_path(path, who)), _checked_size(size, who), who)
         if name is None and has_intrinsics(found):
             return _from_object(found, path)
         cameras = {key: value for key, value in found.items() if isinstance(value, dict) and has_intrinsics(value)}
@@ -335,6 +366,15 @@ class Camera:
         return found
 
 
+def _checked_size(size: Any, who: str) -> tuple[int, int] | None:
+    """Width and height, or None."""
+    if size is None:
+        return None
+    if not isinstance(size, tuple | list) or len(size) != 2:
+        raise ParameterError(f"`size` of {who} must be (width, height); got {size!r}.")
+    return check_integer(size[0], "size", who, low=1), check_integer(size[1], "size", who, low=1)
+
+
 def check_camera(camera: Any, who: str) -> Camera:
     """A `Camera`, refused with a sentence otherwise."""
     if isinstance(camera, Camera):
@@ -351,8 +391,8 @@ def _from_object(values: dict[str, Any], path: str | Path) -> Camera:
         raise InputError(
             f"Camera.from_file needs the fields {', '.join(FIELDS)}; {path} lacks {', '.join(missing)}. Add them."
         )
-    sensor = Sensor(**values["sensor"]) if isinstance(values.get("sensor"), dict) else None
     try:
+        sensor = Sensor(**values["sensor"]) if isinstance(values.get("sensor"), dict) else None
         return Camera(**{name: values[name] for name in (*FIELDS, "depth_scale") if name in values}, sensor=sensor)
-    except ParameterError as error:
+    except (ParameterError, TypeError) as error:
         raise InputError(f"{path} holds no camera: {error}") from None

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from armillary.exceptions import InputError, MissingExtraError
+from armillary.exceptions import ArmillaryError, InputError, MissingExtraError
 
 FIELDS = ("fx", "fy", "cx", "cy", "width", "height")
 # what others call our fields: ROS and OpenCV, librealsense, instant-ngp, ORB-SLAM
@@ -36,8 +36,25 @@ _MATRICES = ("K", "k", "camera_matrix", "intrinsic_matrix")
 _PARTS = ("intrinsic", "depth_intrinsics", "intrinsics")
 
 
+# what fields raise that are not as their format has them: words for numbers, lists of another length, no size
+_ODD = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError)
+
+
 def read_fields(path: Path, size: tuple[int, int] | None, who: str) -> dict[str, Any]:
     """What a camera file holds, by the names of `Camera`; `size` (width, height) is for files without one."""
+    try:
+        return _fields(path, size, who)
+    except ArmillaryError:
+        raise
+    except _ODD as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error).splitlines()[0].rstrip(".")
+        raise InputError(
+            f"{who} finds no camera in {path}: a field is not as its format has it ({reason}). Write the intrinsics as "
+            "JSON: fx, fy, cx, cy, width and height."
+        ) from None
+
+
+def _fields(path: Path, size: tuple[int, int] | None, who: str) -> dict[str, Any]:
     found = _read(path, who)
     if isinstance(found, list) and len(found) == 3 and all(np.size(row) == 3 for row in found):
         found = {"K": np.ravel(found).tolist()}
@@ -46,6 +63,7 @@ def read_fields(path: Path, size: tuple[int, int] | None, who: str) -> dict[str,
             f"{who} needs an object with the fields {', '.join(FIELDS)}; {path} holds a "
             f"{type(found).__name__}. Write the intrinsics by name."
         )
+    found = {str(name): value for name, value in found.items()}
     found = _named(found, path, who)
     for name, value in found.items():
         if isinstance(value, dict) and not has_intrinsics(found):

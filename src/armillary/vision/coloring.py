@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from armillary.exceptions import InputError
 from armillary.palette import COLOR_TABLE, color_numbers
-from armillary.validation import check_number
+from armillary.validation import check_number, check_numbers
 from armillary.vision.regions import check_label_image
 
 Colors = npt.NDArray[np.uint8]  # (H, W, 3)
@@ -46,7 +46,7 @@ def color_labels(labels: Any, table: Any = None) -> Colors:
     image = check_label_image(labels, "color_labels")
     if table is None:
         return COLOR_TABLE[color_numbers(image)]
-    colors = np.asarray(table, dtype=np.uint8).reshape(-1, 3)
+    colors = _checked_table(table)
     if image.size and image.max() >= len(colors):
         raise InputError(
             f"`table` of color_labels must have a colour for every label; it has {len(colors)}, and there is a label "
@@ -55,12 +55,28 @@ def color_labels(labels: Any, table: Any = None) -> Colors:
     return np.concatenate([colors, np.zeros((1, 3), np.uint8)])[image]  # -1 is the last one
 
 
+def _checked_table(table: Any) -> Colors:
+    """Colours (n, 3) of ids."""
+    colors = np.asarray(table) if isinstance(table, np.ndarray) else check_numbers(table, "table", "color_labels")
+    if not colors.size:
+        return np.zeros((0, 3), np.uint8)
+    is_right = colors.ndim == 2 and colors.shape[1] == 3 and colors.dtype.kind in "uif"
+    if not is_right or not (np.all(colors >= 0) and np.all(colors <= 255)):
+        raise InputError(
+            f"`table` of color_labels must have red, green and blue from 0 to 255 for each id, shape (n, 3); got "
+            f"{colors.dtype} of shape {colors.shape}{f' from {colors.min()} to {colors.max()}' * is_right}. Give "
+            "`table` of a DirectionColors."
+        )
+    return colors.astype(np.uint8, copy=False)
+
+
 class DirectionColors:
     """Colours of ids by their directions: walls of one direction look alike, and no two ids share a colour.
 
     The hue is the azimuth of a direction, the lightness its height: what faces up, as floors, is light, what faces down
-    is dark. A colour nearer than a clear step to one that is taken moves to the nearest that is free. Colours are given
-    once and stay. Directions are best given in one frame of coordinates, that of the first camera or of the world.
+    is dark. A colour nearer than a clear step to that of an id in view, or of one of the last two dozen, moves to the
+    nearest that is free. Colours are given once and stay. Directions are best given in one frame of coordinates, that
+    of the first camera or of the world.
 
     Attributes
     ----------
@@ -93,24 +109,60 @@ class DirectionColors:
         Parameters
         ----------
         ids : array of int of shape (K,)
+            All that are in view: new ones are kept apart from the others, too.
         directions : array of shape (K, 3)
             Unit.
         """
-        for number, direction in zip(ids, np.asarray(directions, dtype=np.float64), strict=True):
-            if int(number) not in self._colors:
-                self._colors[int(number)] = self._free(direction)
+        numbers, vectors = _checked_ids(ids), check_numbers(directions, "directions", "DirectionColors.add")
+        if vectors.shape != (len(numbers), 3) and vectors.size + len(numbers):
+            raise InputError(
+                f"`directions` of DirectionColors.add must have one line of three numbers for each of the "
+                f"{len(numbers)} ids; got shape {vectors.shape}. Give `ids` and `directions` of a frame."
+            )
+        for number, direction in zip(numbers, vectors.reshape(-1, 3), strict=True):
+            if number not in self._colors:
+                self._colors[number] = self._free(direction, numbers)
 
-    def _free(self, direction: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
-        # of many ids the newest are kept apart: the eye tells a few dozen colours
-        taken = np.array(list(self._colors.values())[-_KEPT_APART:]).reshape(-1, 3)
-        known = _oklab(taken)
+    def _free(self, direction: npt.NDArray[np.float64], in_view: list[int]) -> npt.NDArray[np.uint8]:
+        # the eye tells a few dozen colours: no more are kept apart, and of all others a colour differs somehow
         wanted = _direction_lch(direction)
         candidates = _oklch_bytes(wanted + _SHIFTS)
-        places = _oklab(candidates)
-        gaps = np.linalg.norm(places[:, None] - known[None], axis=2).min(axis=1, initial=np.inf)
-        is_clear = np.flatnonzero(gaps >= _CLEAR_STEP)
-        best = is_clear[0] if len(is_clear) else int(gaps.argmax())
-        return candidates[best]
+        from_seen = self._gaps(candidates, [number for number in in_view if number in self._colors])
+        from_last = self._gaps(candidates, list(self._colors)[-_KEPT_APART:])
+        taken = {_code(color) for color in self._colors.values()}
+        is_free = np.array([_code(candidate) not in taken for candidate in candidates])
+        is_clear = is_free & (from_seen >= _CLEAR_STEP)
+        if len(best := np.flatnonzero(is_clear & (from_last >= _CLEAR_STEP))):
+            code = _code(candidates[best[0]])
+        elif is_clear.any():
+            code = _code(candidates[np.where(is_clear, from_last, -1.0).argmax()])
+        else:
+            code = _code(candidates[from_seen.argmax()])
+        while code in taken or code == 0:  # black is what is missing
+            code = (code + 1) % (1 << 24)
+        return np.array([code >> 16, code >> 8 & 255, code & 255], dtype=np.uint8)
+
+    def _gaps(self, candidates: npt.NDArray[np.uint8], numbers: list[int]) -> npt.NDArray[np.float64]:
+        """How far each candidate (n, 3) is from the nearest colour of these ids."""
+        known = _oklab(np.array([self._colors[number] for number in numbers]).reshape(-1, 3))
+        gaps = np.linalg.norm(_oklab(candidates)[:, None] - known[None], axis=2)
+        return np.asarray(gaps.min(axis=1, initial=np.inf))
+
+
+def _checked_ids(ids: Any) -> list[int]:
+    numbers = np.asarray(list(ids) if isinstance(ids, range | tuple) else ids)
+    is_right = numbers.ndim == 1 and (numbers.dtype.kind in "iu" or not numbers.size)
+    if not is_right or numbers.min(initial=0) < 0:
+        raise InputError(
+            f"`ids` of DirectionColors.add must be whole numbers from 0, shape (K,); got {numbers.dtype} of shape "
+            f"{numbers.shape}. Give `ids` of a frame."
+        )
+    return [int(number) for number in numbers]
+
+
+def _code(color: npt.NDArray[np.uint8]) -> int:
+    red, green, blue = color.tolist()
+    return int(red << 16 | green << 8 | blue)
 
 
 # in OKLab: a step that is seen at once, and how many colours are held against a new one

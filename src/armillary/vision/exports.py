@@ -14,11 +14,11 @@ import numpy.typing as npt
 from armillary._typing import Float64Array
 from armillary.durable.whole import whole_file
 from armillary.exceptions import InputError, MissingExtraError
-from armillary.validation import check_integer
+from armillary.validation import check_integer, check_numbers, check_rotation
 from armillary.vision.camera import Camera, check_camera
 from armillary.vision.coloring import Colors, color_labels
 from armillary.vision.planes import Plane
-from armillary.vision.segmenter import SegmentedFrame
+from armillary.vision.segmenter import SegmentedFrame, check_frame
 
 _POINT = np.dtype(
     [(name, "<f4") for name in ("x", "y", "z", "nx", "ny", "nz")]
@@ -63,6 +63,7 @@ def colored_points(
     ('x', 'y', 'z')
     """
     who = "colored_points"
+    check_frame(frame, who)
     check_camera(camera, who)
     if frame.depth is None:
         raise InputError(f"{who} needs a frame of depth; this one was segmented from normals. Give depth to `step`.")
@@ -73,7 +74,7 @@ def colored_points(
     points = camera.points(frame.depth)[0][every][is_shown].astype(np.float64)
     normals = frame.normals.vectors[every][is_shown].astype(np.float64)
     if pose is not None:
-        motion = np.asarray(pose, dtype=np.float64)
+        motion = _checked_pose(pose, who)
         points, normals = points @ motion[:3, :3].T + motion[:3, 3], normals @ motion[:3, :3].T
     colors = color_labels(labels, table)[is_shown]
     for values, names in ((points, "xyz"), (normals, ("nx", "ny", "nz")), (colors, ("red", "green", "blue"))):
@@ -81,6 +82,14 @@ def colored_points(
             found[name] = values[:, column]
     found["label"] = labels[is_shown]
     return found
+
+
+def _checked_pose(pose: Any, who: str) -> Float64Array:
+    motion = check_numbers(pose, "pose", who)
+    if motion.shape not in ((4, 4), (3, 4)):
+        raise InputError(f"`pose` of {who} must be a matrix of shape (4, 4); got {motion.shape}. Give camera to world.")
+    check_rotation(motion[:3, :3], 3, who)
+    return motion
 
 
 def write_ply(path: str | os.PathLike[str], points: npt.NDArray[Any]) -> None:
@@ -101,9 +110,10 @@ def write_ply(path: str | os.PathLike[str], points: npt.NDArray[Any]) -> None:
     >>> found = DirectionSegmenter(camera=walk.camera).step(walk[0].depth)
     >>> write_ply(tempfile.mkdtemp() + "/room.ply", colored_points(found, walk.camera))
     """
-    if points.dtype != _POINT:
+    if not isinstance(points, np.ndarray) or points.dtype != _POINT:
+        kind = getattr(points, "dtype", type(points).__name__)
         raise InputError(
-            f"`points` of write_ply must be records of colored_points; got {points.dtype}. Call colored_points first."
+            f"`points` of write_ply must be records of colored_points; got {kind}. Call colored_points first."
         )
     fields = [f"property {_PLY_TYPES[_POINT[name].str]} {name}" for name in _POINT.names or ()]
     head = ["ply", "format binary_little_endian 1.0", f"element vertex {len(points)}", *fields, "end_header", ""]

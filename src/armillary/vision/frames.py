@@ -1,7 +1,8 @@
 """Recorded frames as a sequence that reads each file when it is asked for.
 
 folder       its images in natural order (2 before 10), those with "depth" in their names where others are beside them
-             (7-Scenes); or its list `depth.txt`, or its folder `depth`
+             (7-Scenes), seconds where they are their names (TUM's folder `depth`); or its list `depth.txt`, or its
+             folder `depth`
 list .txt    a line for each frame, "timestamp path" or "path", relative to the list, # for comments (TUM RGB-D)
 .npz, .npy   depth (H, W) or (T, H, W), or normals (H, W, 3) or (T, H, W, 3)
 image        one frame
@@ -55,7 +56,7 @@ class Frames(Sequence[Pixels]):
     sources : tuple of str
         The file of each frame, with the number of the frame where it holds several.
     timestamps : tuple of float or None
-        Seconds, from lists that have them.
+        Seconds, from lists that have them, and from names like "1305031910.765238".
 
     Examples
     --------
@@ -158,7 +159,9 @@ def _folder(folder: Path, key: str | None) -> list[_Place]:
     images = [path for path in folder.iterdir() if path.suffix.lower() in IMAGE_ENDINGS and not _is_hidden(path)]
     images = [path for path in images if "depth" in path.stem.lower()] or images
     if images:
-        return [_Place(path, path.stem) for path in sorted(images, key=natural_order)]
+        images = sorted(images, key=natural_order)
+        times = times_of(images)
+        return [_Place(path, path.stem, time) for path, time in zip(images, times, strict=True)]
     if (folder / "depth.txt").is_file():
         return _list(folder / "depth.txt")
     if (folder / "depth").is_dir():
@@ -167,6 +170,13 @@ def _folder(folder: Path, key: str | None) -> list[_Place]:
     if arrays:
         return [place for path in sorted(arrays, key=natural_order) for place in _array(path, key)]
     raise InputError(f"'{folder}' has no frames: no image, no list depth.txt, no folder depth. {_GIVE}")
+
+
+def times_of(files: Sequence[Path]) -> list[float | None]:
+    """Seconds where all files are named by them, as "1305031910.765238.png"."""
+    if all(re.fullmatch(r"\d+\.\d+", file.stem) for file in files):
+        return [float(file.stem) for file in files]
+    return [None] * len(files)
 
 
 def _is_hidden(path: Path) -> bool:

@@ -207,14 +207,22 @@ def write_id_image(path: PathLike, labels: Any) -> None:
     _write_png(path, _pillow(who).fromarray((image + 1).astype(np.uint16)))
 
 
-def read_color_image(path: PathLike) -> Colors:
-    """Red, green and blue (H, W, 3), uint8, of an image file."""
+def read_color_image(path: PathLike, size: tuple[int, int] | None = None) -> Colors:
+    """Red, green and blue (H, W, 3), uint8, of an image file; scaled to `size` (width, height) if its shape is that."""
     pillow = _pillow("read_color_image")
     try:
         with pillow.open(check_path(path, "read_color_image")) as image:
-            return np.array(image.convert("RGB"))
+            picture = image.convert("RGB")
+            if size is not None and picture.size != size and _has_shape(picture.size, size):
+                picture = picture.resize(size, pillow.Resampling.BOX)
+            return np.array(picture)
     except (OSError, SyntaxError, ValueError, EOFError) as error:
         raise InputError(f"'{path}' cannot be read as an image: {error}. Give a PNG or JPEG file.") from None
+
+
+def _has_shape(size: tuple[int, int], wanted: tuple[int, int]) -> bool:
+    """Whether one is a scaled copy of the other, to half a pixel."""
+    return abs(size[0] * wanted[1] - size[1] * wanted[0]) <= 0.5 * max(*size, *wanted)
 
 
 def legend_image(ids: Any, table: Any, words: Any) -> Colors:
@@ -314,7 +322,7 @@ class Animation:
 
     def __init__(self, path: PathLike, frames_per_second: float = 15.0) -> None:
         who = "Animation"
-        self.path = Path(path)
+        self.path = Path(check_path(path, who))
         rate = check_positive(frames_per_second, "frames_per_second", who, is_finite=True)
         ending = self.path.suffix.lower()
         if ending not in (".gif", ".mp4"):

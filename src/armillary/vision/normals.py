@@ -44,6 +44,19 @@ class Normals:
     vectors: npt.NDArray[np.float32]  # (H, W, 3) unit, towards the camera; zeros where there is none
     is_valid: npt.NDArray[np.bool_]  # (H, W)
 
+    def __post_init__(self) -> None:
+        # compiled code walks over both by the shape of one
+        vectors, is_valid = np.asarray(self.vectors), np.asarray(self.is_valid)
+        is_right = vectors.dtype.kind == "f" and is_valid.dtype == np.bool_ and is_valid.ndim == 2
+        if not is_right or vectors.shape != (*is_valid.shape, 3):
+            raise InputError(
+                f"Normals must be float vectors of shape (H, W, 3) and bools of shape (H, W); got {vectors.dtype} of "
+                f"shape {vectors.shape} and {is_valid.dtype} of shape {is_valid.shape}. Give what `estimate_normals` "
+                "returns, or an array of vectors."
+            )
+        object.__setattr__(self, "vectors", vectors)
+        object.__setattr__(self, "is_valid", is_valid)
+
     def rows(self, step: int = 1) -> npt.NDArray[np.float32]:
         """The normals of the valid pixels, row by row, as a contiguous array (n, 3).
 

@@ -3,6 +3,9 @@
 A segment has a direction; a wall and a cupboard before it share it. Pixels of one label that hang together are cut
 where their offset n . p jumps: offsets are put into bins as wide as the noise of the sensor there allows, runs of bins
 with few pixels between them end a plane, and each plane is fitted by its points.
+
+Clusters are wide: a board that leans may have the id of the wall. Before it is cut, a label is parted where its normals
+have more than one mode. Noise far away looks like modes, too; what is one has points that lie in a plane across it.
 """
 
 from __future__ import annotations
@@ -21,9 +24,12 @@ from armillary.geometry.rotation import mean_rotation
 from armillary.validation import check_angle, check_integer, check_positive
 from armillary.vision.camera import Camera, check_camera
 from armillary.vision.manhattan import Manhattan, checked_direction, checked_directions
-from armillary.vision.segmenter import SegmentedFrame
+from armillary.vision.segmenter import SegmentedFrame, check_frame
 
 _BRIDGED = 6  # pixels at 640 x 480 that are passed over on either side
+# Of the normals of one label: modes are so far apart, a mode takes in what is so near, and no more are looked for
+_APART, _REACH, _MOST_MODES = math.radians(20.0), math.radians(12.0), 6
+_SHIFTS, _SAMPLE = 5, 1000  # steps to a mode, and normals among which the densest is looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,21 +105,108 @@ def find_planes(
     True
     """
     who = "find_planes"
+    check_frame(frame, who)
     check_camera(camera, who)
     if frame.depth is None:
         raise InputError(f"{who} needs a frame of depth; this one was segmented from normals. Give depth to `step`.")
     check_positive(gap, "gap", who)
     least = frame.labels.size // 500 if min_pixels is None else check_integer(min_pixels, "min_pixels", who, low=3)
-    points, _ = camera.points(frame.depth)
+    points = camera.points(frame.depth)[0].reshape(-1, 3).astype(np.float64)
+    vectors = frame.normals.vectors.reshape(-1, 3)
     found: list[tuple[Plane, npt.NDArray[np.int64]]] = []
     for number, direction in zip(frame.ids, frame.directions, strict=True):
         places = np.flatnonzero((frame.labels.ravel() == number) & (frame.depth.ravel() > 0.0))
-        found += _parts(number, direction, places, points.reshape(-1, 3).astype(np.float64), camera, gap, max(3, least))
+        if len(places) < max(3, least) or not direction.any():
+            continue
+        for mode, part in _by_modes(places, direction, vectors, points, camera, gap, max(3, least)):
+            found += _parts(number, mode, part, points, camera, gap, max(3, least))
     found.sort(key=lambda one: -one[0].area)
     numbers = np.full(frame.labels.size, -1, dtype=np.int32)
     for place, (_, pixels) in enumerate(found):
         numbers[pixels] = place
     return [plane for plane, _ in found], numbers.reshape(frame.labels.shape)
+
+
+def _by_modes(
+    places: npt.NDArray[np.int64],
+    direction: Float64Array,
+    vectors: npt.NDArray[np.float32],
+    points: Float64Array,
+    camera: Camera,
+    gap: float,
+    least: int,
+) -> list[tuple[Float64Array, npt.NDArray[np.int64]]]:
+    """Pixels of one label by the modes of their normals; those without a normal go with the largest."""
+    normals = vectors[places].astype(np.float64)
+    has_normal = np.asarray(normals.any(axis=1))
+    modes = _modes(normals[has_normal], least)
+    if len(modes) < 2:
+        return [(direction, places)]
+    owners = _nearest(normals, has_normal, modes)
+    modes = modes[[_lies_across(modes, k, places[owners == k], points, camera, gap, least) for k in range(len(modes))]]
+    if len(modes) < 2:
+        return [(direction, places)]
+    owners = _nearest(normals, has_normal, modes)
+    for k, mode in enumerate(modes):
+        for piece in _pieces(places[owners == k], mode, points, camera, gap, least):
+            # rims have normals between two planes; their points tell of which they are
+            owners[np.searchsorted(places, piece)] = np.abs(modes @ _fitted(points[piece])[0]).argmax()
+    return [(mode, places[owners == k]) for k, mode in enumerate(modes) if np.count_nonzero(owners == k) >= least]
+
+
+def _nearest(normals: Float64Array, has_normal: npt.NDArray[np.bool_], modes: Float64Array) -> npt.NDArray[np.int64]:
+    """The mode of each pixel (n,); those without a normal go with the largest."""
+    owners = np.zeros(len(normals), dtype=np.int64)
+    if len(modes):
+        owners[has_normal] = (normals[has_normal] @ modes.T).argmax(axis=1)
+        owners[~has_normal] = np.bincount(owners[has_normal], minlength=1).argmax()
+    return owners
+
+
+def _modes(normals: Float64Array, least: int) -> Float64Array:
+    """Directions (M, 3) that at least so many normals (n, 3) lie around, by mean shifts from where they are densest."""
+    found: list[Float64Array] = []
+    free = normals
+    while len(found) < _MOST_MODES and len(free) >= least:
+        some = free[:: -(-len(free) // _SAMPLE)]
+        mode = some[(some @ some.T >= math.cos(_REACH)).sum(axis=1).argmax()]
+        for _ in range(_SHIFTS):
+            total = free[free @ mode >= math.cos(_REACH)].sum(axis=0)
+            if not total.any():
+                break
+            mode = total / np.linalg.norm(total)
+        if np.count_nonzero(free @ mode >= math.cos(_REACH)) < least:
+            break
+        found.append(mode)
+        free = free[free @ mode < math.cos(_APART)]
+    return np.array(found).reshape(-1, 3)
+
+
+def _lies_across(
+    modes: Float64Array,
+    k: int,
+    places: npt.NDArray[np.int64],
+    points: Float64Array,
+    camera: Camera,
+    gap: float,
+    least: int,
+) -> bool:
+    """Whether the largest piece of a mode lies in a plane across it."""
+    pieces = _pieces(places, modes[k], points, camera, gap, least)
+    if not pieces:
+        return False
+    normal, _ = _fitted(points[max(pieces, key=len)])
+    return bool(abs(normal @ modes[k]) >= math.cos(_REACH))
+
+
+def _pieces(
+    places: npt.NDArray[np.int64], mode: Float64Array, points: Float64Array, camera: Camera, gap: float, least: int
+) -> list[npt.NDArray[np.int64]]:
+    """Pixels at one offset along a mode that hang together."""
+    if len(places) < least:
+        return []
+    parts = _cut(places, points[places] @ mode, points[places, 2], camera, gap, least)
+    return [piece for part in parts for piece in _connected(part, camera, least)]
 
 
 def _parts(
@@ -125,9 +218,7 @@ def _parts(
     gap: float,
     least: int,
 ) -> list[tuple[Plane, npt.NDArray[np.int64]]]:
-    """One label cut by offset, each part fitted and cut once more by its own normal."""
-    if len(places) < least or not direction.any():
-        return []
+    """Pixels of about one direction cut by offset, each part fitted and cut once more by its own normal."""
     found = []
     for part in _cut(places, points[places] @ direction, points[places, 2], camera, gap, least):
         normal, _ = _fitted(points[part])
@@ -142,11 +233,13 @@ def _parts(
 
 def _connected(places: npt.NDArray[np.int64], camera: Camera, least: int) -> list[npt.NDArray[np.int64]]:
     """Places (n,) in groups that hang together, over gaps of a few pixels as thin things before a wall leave them."""
-    is_there = np.zeros((camera.height, camera.width), dtype=np.bool_)
-    is_there.ravel()[places] = True
+    rows, columns = np.divmod(places, camera.width)
+    top, left = rows.min(), columns.min()
+    is_there = np.zeros((rows.max() - top + 1, columns.max() - left + 1), dtype=np.bool_)
+    is_there[rows - top, columns - left] = True
     reach = max(1, _BRIDGED * camera.width // 640)
     numbers, n_groups = label(binary_dilation(is_there, iterations=reach))
-    of_place = numbers.ravel()[places]
+    of_place = numbers[rows - top, columns - left]
     found = [places[of_place == number] for number in range(1, n_groups + 1)]
     return [part for part in found if len(part) >= least]
 
@@ -346,6 +439,7 @@ class WorldFrames:
         frame : SegmentedFrame
             What `DirectionSegmenter.step` returned.
         """
+        check_frame(frame, "WorldFrames.add")
         for gone, kept in frame.merges:
             if gone in self._sums:
                 self._sums[kept] = self._sums.get(kept, np.zeros(3)) + self._sums.pop(gone)

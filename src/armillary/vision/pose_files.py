@@ -18,11 +18,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from scipy.spatial.transform import Rotation
 
 from armillary._typing import Float64Array
 from armillary.exceptions import InputError
-from armillary.validation import check_rotation
+from armillary.validation import check_path, check_rotation
 from armillary.vision.camera_files import read_text
 from armillary.vision.frames import natural_order
 
@@ -62,7 +63,8 @@ def open_poses(path: str | Path, timestamps: tuple[float | None, ...] | None = N
     >>> open_poses(path).shape
     (3, 4, 4)
     """
-    who, place = "open_poses", Path(path)
+    who = "open_poses"
+    place = Path(check_path(path, who))
     ending = place.suffix.lower()
     if not place.exists():
         raise InputError(f"{who}: '{place}' is not there. {_GIVE}")
@@ -181,15 +183,27 @@ def _listed(place: Path, timestamps: tuple[float | None, ...] | None, who: str) 
     )
 
 
+def nearest_in_time(times: Float64Array, wanted: Float64Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """The number among `times` (n,) that is nearest to each of `wanted` (m,), and whether it is of the same moment.
+
+    The earlier one of two; what is further away than two steps of `times` is of another moment.
+    """
+    order = np.argsort(times, kind="stable")
+    steps = np.diff(times[order])
+    after = np.clip(np.searchsorted(times[order], wanted), 1, max(1, len(times) - 1))
+    number = np.minimum(after, len(times) - 1)
+    number = np.where(wanted - times[order[after - 1]] <= times[order[number]] - wanted, after - 1, number)
+    nearest = order[number]
+    reach = _MOST_STEPS * float(np.median(steps)) if len(steps) else np.inf
+    return nearest, np.abs(times[nearest] - wanted) <= reach
+
+
 def _at_times(table: Float64Array, timestamps: tuple[float | None, ...] | None) -> Float64Array:
     """The poses of a list; of the lines nearest in time to frames, where frames have times."""
     is_near = np.ones(len(table), dtype=np.bool_)
     if timestamps and all(time is not None for time in timestamps):
-        wanted, times = np.array(timestamps, dtype=np.float64), table[:, 0]
-        nearest = np.abs(times[None] - wanted[:, None]).argmin(axis=1)
-        steps = np.diff(np.sort(times))
-        reach = _MOST_STEPS * float(np.median(steps)) if len(steps) else np.inf
-        table, is_near = table[nearest], np.abs(times[nearest] - wanted) <= reach
+        nearest, is_near = nearest_in_time(table[:, 0], np.array(timestamps, dtype=np.float64))
+        table = table[nearest]
     poses = np.tile(np.eye(4), (len(table), 1, 1))
     poses[:, :3, :3] = Rotation.from_quat(table[:, 4:]).as_matrix()
     poses[:, :3, 3] = table[:, 1:4]

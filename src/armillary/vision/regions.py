@@ -14,6 +14,8 @@ from armillary.validation import check_integer
 
 LabelImage = npt.NDArray[np.int32]
 
+_MOST_LABEL = np.iinfo(np.int32).max
+
 
 def clean_regions(labels: Any, min_region: int) -> LabelImage:
     """Give regions of fewer than `min_region` pixels to their surroundings.
@@ -72,6 +74,8 @@ def check_label_image(labels: Any, who: str) -> LabelImage:
         raise InputError(
             f"`labels` of {who} must be -1 (missing) or more; got {image.min()}. Give missing pixels the label -1."
         )
+    if image.size and image.max() > _MOST_LABEL:
+        raise InputError(f"`labels` of {who} must be below 2^31; got {image.max()}. Number them anew first.")
     return image.astype(np.int32, copy=False)
 
 

@@ -31,7 +31,14 @@ from armillary.vision.normals import Normals
 from armillary.vision.regions import LabelImage, cleaned_and_counted
 from armillary.vision.segmentation import NormalEstimation, Scene, Stopwatch, paint
 from armillary.vision.smoothing import TrustedDepth
-from armillary.vision.steady import LastFrame, LookBack, default_region, default_stride, steady_labels
+from armillary.vision.steady import (
+    LastFrame,
+    LookBack,
+    default_region,
+    default_stride,
+    label_border,
+    steady_labels,
+)
 from armillary.vision.tracking import METHODS, BatchTracker, DDPTracker, SequentialTracker, Tracker
 from armillary.workers import Workers, thread_count
 
@@ -152,7 +159,8 @@ class DirectionSegmenter:
     steadiness : float, default=0.25
         What a cosine must gain for a pixel to leave the label that it had in the last frame: labels maximise the sum of
         cosines less `steadiness` for each pixel that changes. A pixel is found in the last frame by the motion of the
-        camera, and where its depth there was its own; one without a normal keeps its label. 0 looks at each frame
+        camera, and where its depth there was its own; one without a normal keeps its label. At the border of the image,
+        where no normals are, a pixel takes the label of the one inside if it lies in its plane. 0 looks at each frame
         alone. It needs depth, a camera, and a turn that is followed or given; only for method "ddp".
     drift_concentration : float or None, default=None
         As in `DDPvMFMeans`. None takes a third of the number of pixels that are learnt from, the paper's 1e5 at 640 x
@@ -168,8 +176,8 @@ class DirectionSegmenter:
     model : DDPvMFMeans, optional
         A stream to go on with, e.g. `armillary.load(path)`; its own parameters hold. Only for method "ddp".
     last : LastFrame, optional
-        What the last frame of that stream left: `segmenter.last`. With `model` and `last` a stream goes on with equal
-        bits.
+        What the last frame of the stream of `model` left: `segmenter.last`. With both a stream goes on with equal bits,
+        and its frames are counted on.
     max_history : int, default=10000
         Frames of which `history` keeps the shares, the newest ones.
     n_threads : int or None, default=None
@@ -181,7 +189,8 @@ class DirectionSegmenter:
         The estimator inside. `armillary.save(segmenter.model, path)` saves a stream of method "ddp", and
         `DirectionSegmenter(model=armillary.load(path), last=last, camera=camera)` goes on with equal bits.
     last : LastFrame or None
-        Labels and depth of the last frame, which the next one holds on to; `last.save(path)` writes it.
+        Labels and depth of the last frame, which the next one holds on to; `last.save(path)` writes it. None after a
+        frame of normals.
     history : sequence of mappings
         For each frame the share of the labelled pixels by id; `plot_id_shares` draws it (Figure 6 of the paper).
     n_frames : int
@@ -250,9 +259,9 @@ class DirectionSegmenter:
         self._steadiness = check_number(steadiness, "steadiness", who, low=0.0, high=2.0, hint="It is a cosine.")
         self._jump, self._n_threads = max_depth_jump, n_threads
         self._camera = camera
-        self._follows = bool(follow_turn)
-        self.last = _checked_last(last, who)
-        self._tracking = "held"
+        self._follows = check_flag(follow_turn, "follow_turn", who)
+        self.last = _checked_last(last, model, who)
+        self._tracking = "held" if self.last is None else self.last.tracking
         if drift_concentration is not None:
             check_positive(drift_concentration, "drift_concentration", who, hint="None follows the size of frames.")
         check_choice(method, "method", who, METHODS)
@@ -265,7 +274,7 @@ class DirectionSegmenter:
             )
         self._drift_per_pixel: float | None = None
         if model is None and drift_concentration is None:
-            self._drift_per_pixel = _DRIFT_PER_PIXEL * (_FIRMER if follow_turn else 1.0)
+            self._drift_per_pixel = _DRIFT_PER_PIXEL * (_FIRMER if self._follows else 1.0)
         self._tracker: Tracker
         if method == "ddp":
             self._tracker = DDPTracker(
@@ -279,14 +288,14 @@ class DirectionSegmenter:
                     tol=_LEAST_GAIN,
                     n_threads=n_threads,
                 ),
-                follows_turn=bool(follow_turn),
+                follows_turn=self._follows,
             )
         else:
             kind = SequentialTracker if method == "sequential" else BatchTracker
             self._tracker = kind(DPvMFMeans(max_angle, n_threads=n_threads))
         most = check_integer(max_history, "max_history", who, low=0)
         self.history: deque[Mapping[int, float]] = deque(maxlen=most)
-        self.n_frames = 0
+        self.n_frames = 0 if self.last is None else self.last.n_frames
         self._size: tuple[int, ...] | None = None if self.last is None else self.last.labels.shape
 
     @property
@@ -328,10 +337,12 @@ class DirectionSegmenter:
             image, counts = self._painted(scene, ids, stride, motion)
             found = self._described(image, counts, scene, motion, watch)
         self._size = image.shape
-        self.last = None if scene.depth is None else LastFrame(image, scene.depth, self._tracker.rotation)
+        self.n_frames += 1
+        self.last = None
+        if scene.depth is not None:
+            self.last = LastFrame(image, scene.depth, self._tracker.rotation, found.tracking, self.n_frames)
         self._tracking = found.tracking
         self.history.append(found.shares)
-        self.n_frames += 1
         return found
 
     @staticmethod
@@ -368,6 +379,9 @@ class DirectionSegmenter:
                 image = steady_labels(normals, known, directions, scene.depth, back, self._jump, workers)
         else:
             image = paint(normals, self._named(normals, ids, stride))
+        if self._steadiness > 0.0 and isinstance(self._tracker, DDPTracker) and scene.depth is not None:
+            assert self._camera is not None  # else depth was refused
+            label_border(image, normals, scene.depth, self._camera, min(scene.trusted), self._jump)
         return cleaned_and_counted(image, default_region(image.size) if self._min_region is None else self._min_region)
 
     def _named(self, normals: Normals, ids: Any, stride: int) -> Any:
@@ -429,13 +443,31 @@ class DirectionSegmenter:
             )
 
 
-def _checked_last(last: Any, who: str) -> LastFrame | None:
-    if last is None or isinstance(last, LastFrame):
-        return last
+def check_frame(frame: Any, who: str) -> SegmentedFrame:
+    """A `SegmentedFrame`, refused with a sentence otherwise."""
+    if isinstance(frame, SegmentedFrame):
+        return frame
     raise ParameterError(
-        f"`last` of {who} must be a LastFrame; got {type(last).__name__}. Give `last` of the segmenter that is gone on "
-        "with, or LastFrame.load(path)."
+        f"`frame` of {who} must be a SegmentedFrame; got {type(frame).__name__}. Give what `DirectionSegmenter.step` "
+        "returns."
     )
+
+
+def _checked_last(last: Any, model: Any, who: str) -> LastFrame | None:
+    if last is None:
+        return None
+    if not isinstance(last, LastFrame):
+        raise ParameterError(
+            f"`last` of {who} must be a LastFrame; got {type(last).__name__}. Give `last` of the segmenter that is "
+            "gone on with, or LastFrame.load(path)."
+        )
+    n_ids, largest = getattr(model, "next_id_", 0), int(last.labels.max(initial=-1))
+    if largest >= n_ids:
+        raise ParameterError(
+            f"`last` of {who} must be of the stream of its `model`, which has given {n_ids} ids; it has a label "
+            f"{largest}. Give the model and the last frame that one stream has left."
+        )
+    return last
 
 
 def _turns(tracker: DDPTracker, last: LastFrame, rows: FloatArray) -> Iterator[Float64Array | None]:

@@ -6,6 +6,8 @@ Labels      z_i maximises x_i . mu_z - steadiness [z is not the label of pixel i
 Last frame  where a pixel was in the last frame is told by the motion of the camera (`motion.py`): by its turn and its
             way. What was seen there counts where its depth was that of the pixel, within `max_depth_jump`
 No normal   a pixel that was measured and has no normal in this frame keeps the label that it had
+Border      the outermost pixels of an image have no normal, for want of a neighbour: one that lies in the plane of the
+            pixel inside of it takes its label
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import math
 import os
 import zipfile
+import zlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +24,7 @@ import numpy.typing as npt
 from armillary._typing import Float64Array, FloatArray
 from armillary.durable.whole import whole_file
 from armillary.exceptions import InputError
+from armillary.validation import check_choice, check_integer, check_path, check_rotation
 from armillary.vision._bands import over_rows
 from armillary.vision.camera import Camera
 from armillary.vision.motion import ViewMotion
@@ -28,10 +32,15 @@ from armillary.vision.normals import Normals
 from armillary.vision.regions import LabelImage, check_label_image
 from armillary.workers import Workers
 
+# of the jump that ends a surface: what is off its plane by less lies in it
+_NEAR_PLANE = 0.5
+
+TRACKING = ("first", "held", "lost", "regained")
+
 
 @dataclass(frozen=True, eq=False)
 class LastFrame:
-    """What a frame leaves for the labels of the next.
+    """What a frame leaves for the next.
 
     Examples
     --------
@@ -47,6 +56,22 @@ class LastFrame:
     labels: LabelImage  # (H, W)
     depth: FloatArray  # (H, W) metres, as it was smoothed
     rotation: Float64Array | None = None  # (3, 3) by which the view had turned
+    tracking: str = "held"  # as `SegmentedFrame.tracking`
+    n_frames: int = 0  # of the stream so far
+
+    def __post_init__(self) -> None:
+        who = "LastFrame"
+        labels, depth = check_label_image(self.labels, who), np.asarray(self.depth)
+        if depth.shape != labels.shape or depth.dtype not in (np.float32, np.float64):
+            raise InputError(
+                f"`depth` of {who} must be metres as float32 or float64, of the shape of its labels, {labels.shape}; "
+                f"got {depth.dtype} of shape {depth.shape}. Give `last` of a segmenter, or what LastFrame.load reads."
+            )
+        for name, value in (("labels", np.ascontiguousarray(labels)), ("depth", np.ascontiguousarray(depth))):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "rotation", check_rotation(self.rotation, 3, who))
+        check_choice(self.tracking, "tracking", who, TRACKING)
+        check_integer(self.n_frames, "n_frames", who, low=0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as an .npz file, whole or not at all.
@@ -58,7 +83,10 @@ class LastFrame:
         """
         turn = np.empty((0, 3)) if self.rotation is None else self.rotation
         with whole_file(path) as stream:
-            np.savez_compressed(stream, labels=self.labels, depth=self.depth, rotation=turn)
+            np.savez_compressed(
+                stream, labels=self.labels, depth=self.depth, rotation=turn, tracking=self.tracking,
+                n_frames=self.n_frames,
+            )  # fmt: skip
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LastFrame:
@@ -74,14 +102,27 @@ class LastFrame:
         LastFrame
             What was saved.
         """
+        place = check_path(path, "LastFrame.load")
         try:
-            with np.load(path, allow_pickle=False) as found:
-                labels, depth, turn = found["labels"], found["depth"], found["rotation"]
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            with np.load(place, allow_pickle=False) as found:
+                turn = found["rotation"]
+                # earlier files have neither
+                tracking = str(found["tracking"]) if "tracking" in found else "held"
+                n_frames = int(found["n_frames"]) if "n_frames" in found else 0
+                return cls(found["labels"], found["depth"], turn if turn.size else None, tracking, n_frames)
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            KeyError,
+            EOFError,
+            zipfile.BadZipFile,
+            zlib.error,
+            MemoryError,
+        ) as error:
             raise InputError(
                 f"LastFrame.load reads what LastFrame.save wrote; '{path}' is none of these: {error}. Save it again."
             ) from None
-        return cls(check_label_image(labels, "LastFrame.load"), depth, turn if len(turn) else None)
 
 
 def warp(motion: ViewMotion, camera: Camera) -> tuple[Float64Array, Float64Array]:
@@ -132,6 +173,29 @@ def steady_labels(
 
     over_rows(workers, len(labels), work)
     return labels
+
+
+def label_border(
+    labels: LabelImage, normals: Normals, depth: FloatArray, camera: Camera, farthest: float, jump: float
+) -> None:
+    """Label pixels of the border of `labels` (H, W), up to `farthest`, that lie in the plane of the one inside."""
+    height, width = labels.shape
+    if min(height, width) < 3:
+        return
+    # all four sides in one go: a frame has a few milliseconds, and a call of NumPy takes some microseconds
+    rows, columns = np.arange(1, height - 1), np.arange(1, width - 1)
+    v = np.concatenate([np.zeros_like(columns), np.full_like(columns, height - 1), rows, rows])
+    u = np.concatenate([columns, columns, np.zeros_like(rows), np.full_like(rows, width - 1)])
+    i, j = np.clip(v, 1, height - 2), np.clip(u, 1, width - 2)
+    a, b, c = normals.vectors[i, j].T.astype(np.float64)
+    z = depth[v, u].astype(np.float64)
+    along = a * ((u - camera.cx) / camera.fx) + b * ((v - camera.cy) / camera.fy) + c
+    reach = depth[i, j] * (a * ((j - camera.cx) / camera.fx) + b * ((i - camera.cy) / camera.fy) + c)
+    # z along = reach in the plane of the pixel inside, which faces the camera
+    is_near = np.abs(reach - z * along) < _NEAR_PLANE * jump * z * -along
+    is_open = (labels[v, u] < 0) & normals.is_valid[i, j] & (along < 0.0) & (z > 0.0) & (z <= farthest)
+    taken = np.flatnonzero(is_open & is_near)
+    labels[v[taken], u[taken]] = labels[i[taken], j[taken]]
 
 
 def _table(labels: LabelImage, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:

@@ -17,7 +17,7 @@ from armillary.durable.whole import whole_file
 from armillary.validation import check_integer, check_positive
 from armillary.vision.coloring import Colors, color_depth, color_labels
 from armillary.vision.images import png_bytes
-from armillary.vision.segmenter import SegmentedFrame
+from armillary.vision.segmenter import SegmentedFrame, check_frame
 
 
 class StreamViewer:
@@ -75,6 +75,7 @@ class StreamViewer:
         name : str, optional
             Of the frame, beside its number.
         """
+        check_frame(frame, "StreamViewer.add")
         for kind in self._events:
             self._events[kind] += getattr(frame, kind)
         self._ids |= set(frame.ids)
