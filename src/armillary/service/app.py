@@ -265,6 +265,7 @@ def collection(request: Request, name: str) -> dict[str, Any]:
 def delete(request: Request, name: str) -> dict[str, Any]:
     """Remove a collection with all of its files, backups too."""
     _house(request).delete(name)
+    request.app.state.metrics.drop(name)
     return {"deleted": name}
 
 
@@ -484,7 +485,7 @@ async def _told(collection: Collection, since: int, stopping: asyncio.Event) -> 
     collection.listeners.add(ring)
     try:
         yield f"retry: 500\nevent: hello\ndata: {json.dumps({'since': since})}\n\n"
-        while not stopping.is_set():
+        while not stopping.is_set() and not collection.is_closed:
             bell.clear()
             found = await run_in_threadpool(collection.events, since)
             for event in found:
@@ -660,10 +661,8 @@ def _add_open_paths(app: FastAPI) -> None:
     @app.get("/metrics", include_in_schema=False)
     def metrics(request: Request) -> Response:
         house = _house(request)
-        for name in house.names():
-            request.app.state.metrics.ids.labels(name).set(views.n_ids(house.get(name)))
-            request.app.state.metrics.waiting.labels(name).set(house.get(name).n_waiting)
-        return Response(request.app.state.metrics.page(), media_type="text/plain; version=0.0.4")
+        counts = {name: (views.n_ids(house.get(name)), house.get(name).n_waiting) for name in house.names()}
+        return Response(request.app.state.metrics.page(counts), media_type="text/plain; version=0.0.4")
 
 
 def _asset(file: str) -> Response:

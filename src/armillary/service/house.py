@@ -129,8 +129,10 @@ class House:
             room = self.get(name)
             del self._rooms[name]
             room.close()
-            doomed = room.folder.with_name(f"{_NEW}{name}-deleted")
-            room.folder.rename(doomed)  # one step: whatever comes, it is not opened again
+            # a folder of its own: what could not be removed of another of this name may lie there still
+            doomed = Path(tempfile.mkdtemp(prefix=_NEW, dir=room.folder.parent))
+            room.folder.rename(doomed / name)  # one step: whatever comes, it is not opened again
+            sync_to_disk(room.folder.parent)
             shutil.rmtree(doomed, ignore_errors=True)
 
     def close(self) -> None:

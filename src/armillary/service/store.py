@@ -51,6 +51,7 @@ _FULL = ("full", "disk i/o")
 _MOST_UNSAVED, _MANY_UNSAVED = 4 << 20, 64 << 20  # bytes of the write-ahead log
 _ROW_BYTES = 1024  # of an operation beside its vectors, with what followed
 _MOST_DROPPED = 256  # operations in one quiet commit
+_PATIENCE = 30.0  # seconds
 
 
 class Entry(NamedTuple):
@@ -121,7 +122,7 @@ class Store:
         with self._lock:
             self._reading.close()
         with contextlib.suppress(sqlite3.Error):
-            self._writing.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._cut_now()
         self._writing.close()
 
     # ------------------------------------------------------------------------------- the write-ahead log
@@ -129,9 +130,16 @@ class Store:
     def _cut(self) -> bool:
         """Bring the write-ahead log into the main file and cut it to nothing; False where readers were in the way."""
         with contextlib.suppress(sqlite3.Error), self._bringing, self._lock:
-            (is_busy, _, _) = self._writing.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            return not is_busy
+            return self._cut_now()
         return False
+
+    def _cut_now(self) -> bool:
+        self._writing.execute("PRAGMA busy_timeout = 0")  # a copy reads for as long as it takes, and all would wait
+        try:
+            (is_busy, _, _) = self._writing.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            self._writing.execute(f"PRAGMA busy_timeout = {1000 * _PATIENCE:.0f}")
+        return not is_busy
 
     def _bring_if_due(self, n_bytes: int) -> None:
         """Every few megabytes a thread brings the log into the main file, so that no answer waits for that.
@@ -220,6 +228,11 @@ class Store:
         """Whether something is left for quiet moments."""
         return self._has_replaced or not self._is_cut
 
+    @property
+    def is_uncut(self) -> bool:
+        """Whether what was erased may still be in the write-ahead log."""
+        return not self._is_cut
+
     def erase(self, snapshot: Snapshot, ids: Iterable[int], nodes: Iterable[int]) -> None:
         """Replace the log by a snapshot, and take these ids out of everything else; nothing of them stays in the file.
 
@@ -237,6 +250,11 @@ class Store:
             _scrub_answers(connection, {number for (number,) in gone})
         self._replaced, self._has_replaced = snapshot.seq, False
         self._is_cut = self._cut()
+
+    def renumber_members(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Put kept vectors under other sub-clusters: (those they are in now, those they are under)."""
+        with self._transaction() as connection:
+            connection.executemany("UPDATE members SET node = ? WHERE node = ?", pairs)
 
     def set_fact(self, name: str, value: Any) -> None:
         """Keep a fact of the collection."""
@@ -260,8 +278,11 @@ class Store:
     # --------------------------------------------------------------------------------------------- reading
 
     def _read(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        with self._lock:
-            return self._reading.execute(query, values).fetchall()
+        try:
+            with self._lock:
+                return self._reading.execute(query, values).fetchall()
+        except sqlite3.ProgrammingError as error:  # closed meanwhile
+            raise ServiceError(503, "The collection is closed: it was deleted, or the server ends.") from error
 
     def facts(self) -> dict[str, Any]:
         """All facts."""
@@ -414,7 +435,7 @@ def _snapshot(seq: int, file: str, digest: str, state: str) -> Snapshot:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA secure_delete = ON")
