@@ -16,6 +16,7 @@ from tests.service.test_service import NPY, holds, npy
 from armillary import Links
 from armillary.datasets import make_vmf_mixture
 from armillary.models.links.links import kept_apart_from, standing_merges
+from armillary.service import app as app_module
 from armillary.service import collection as collection_module
 from armillary.service import house as house_module
 from armillary.service.collection import Limits
@@ -484,3 +485,57 @@ def test_metrics_say_nothing_of_collections_that_are_gone(tmp_path):
         assert 'collection="people"' in client.get("/metrics").text
         client.delete(HERE)
         assert 'collection="people"' not in client.get("/metrics").text
+
+
+def test_bodies_of_all_requests_have_a_limit_and_give_their_room_back(tmp_path):
+    X = people(64, 2)
+    n_bytes = len(npy(X))
+    with served(tmp_path, max_held_bytes=2 * n_bytes, max_body_bytes=2 * n_bytes) as client:
+        create(client)
+        for _ in range(5):
+            add(client, X)
+        client.app._n_held = n_bytes + 1  # as if others were at work
+        refused = client.post(f"{HERE}/vectors", content=npy(X), headers=NPY)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        assert client.app._n_held == n_bytes + 1
+        assert client.get(HERE).json()["vectors"] == 5 * 64
+
+
+def test_a_server_whose_threads_are_all_at_work_says_that_it_is_alive(tmp_path, monkeypatch):
+    going_on = threading.Event()
+    with served(tmp_path) as client:
+        create(client)
+        add(client, people(10, 2))
+        room = client.house.get("people")
+        monkeypatch.setattr(room, "lookup", lambda *_: (going_on.wait(20.0), np.zeros(1, np.int64))[1])
+        asked = {"content": npy(people(1, 1)), "headers": NPY}
+        waiting = [threading.Thread(target=client.post, args=(f"{HERE}/lookup",), kwargs=asked) for _ in range(60)]
+        for one in waiting:
+            one.start()
+        began = time.monotonic()
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/readyz").status_code == 200
+        assert time.monotonic() - began < 10.0
+        going_on.set()
+        for one in waiting:
+            one.join()
+
+
+def test_a_large_body_is_read_aside_and_answered_alike(tmp_path, monkeypatch):
+    X = people(40, 3)
+    with served(tmp_path) as client:
+        create(client, "small")
+        create(client, "large")
+        first = client.post("/v1/collections/small/vectors", json={"vectors": X.tolist()}).json()
+        monkeypatch.setattr(app_module, "_LARGE", 0)
+        assert client.post("/v1/collections/large/vectors", json={"vectors": X.tolist()}).json() == first
+        refused = client.post("/v1/collections/large/vectors", json={"vectors": [*X.tolist(), [1.0]]})
+        assert (refused.status_code, refused.json()["row"]) == (422, 40)
+
+
+def test_a_state_in_which_ids_went_into_each_other_is_refused(state):
+    do(state, MERGE, one=0, other=3)
+    found = state.state()
+    with pytest.raises(ServiceError, match="went into itself"):
+        Identities(state.model).take({**found, "merged": [[1, 2], [2, 1]]})
+    assert Identities(state.model).take(found) is None

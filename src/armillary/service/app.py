@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import io
 import json
 import re
@@ -54,6 +55,7 @@ from armillary.vision.images import thumbnail_png
 _MOST_META = 64 << 10
 _MOST_KEY = 200
 _MOST_IMAGE = 8 << 20
+_LARGE = 256 << 10  # bytes of vectors
 _LOOKED_AGAIN = 64 << 20  # bytes of an import after which the disk is looked at again
 _NUMBER = Annotated[int, Field(ge=0, lt=1 << 62)]
 _ASSETS = {
@@ -206,15 +208,18 @@ def _reply(request: Request, answer: dict[str, Any], status: int = 200) -> Respo
 
 
 async def _vectors(request: Request, collection: Collection) -> bodies.Given:
-    settings = _settings(request)
-    return bodies.read_vectors(
+    settings, body = _settings(request), await request.body()
+    read = functools.partial(
+        bodies.read_vectors,
         request.headers.get("content-type", ""),
-        await request.body(),
+        body,
         request.query_params,
         n_features=collection.identities.n_features,
         most=settings.max_batch,
         widest=settings.max_dimension,
     )
+    # a large body would hold up all others for as long as it is looked at; a hand-over costs more than a small one
+    return read() if len(body) < _LARGE else await run_in_threadpool(read)
 
 
 # ---------------------------------------------------------------------------------------------------- collections
@@ -645,16 +650,17 @@ def _add_open_paths(app: FastAPI) -> None:
     def asset(file: str) -> Response:
         return _asset(file)
 
+    # in the loop: long lookups may have all threads, and a server that works would be taken for a dead one
     @app.get("/healthz")
-    def healthz() -> dict[str, str]:
+    async def healthz() -> dict[str, str]:
         """Whether the process answers."""
         return {"status": "alive", "version": __version__}
 
     @app.get("/readyz")
-    def readyz(request: Request) -> Response:
+    async def readyz(request: Request) -> Response:
         """Whether every collection works."""
         house = _house(request)
-        broken = [name for name in house.names() if house.get(name).broken is not None]
+        broken = house.broken()
         ready = not broken and not request.app.state.stopping.is_set()
         return JSONResponse({"status": "ready" if ready else "not ready", "broken": broken}, 200 if ready else 503)
 

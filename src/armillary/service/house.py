@@ -51,6 +51,10 @@ class House:
         """All names, in order."""
         return sorted(self._rooms)
 
+    def broken(self) -> list[str]:
+        """Names of collections that stopped, in order."""
+        return sorted(name for name, room in tuple(self._rooms.items()) if room.broken is not None)
+
     def get(self, name: str) -> Collection:
         """The collection of a name."""
         found = self._rooms.get(name)

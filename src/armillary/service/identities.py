@@ -88,7 +88,7 @@ class Identities:
         self.seq, self.next_event, self.n_rows = state["seq"], state["next_event"], state["n_rows"]
         self.frames = OrderedDict((frame, list(ids)) for frame, ids in state["frames"])
         if "merged" in state:
-            self.merged = {int(gone): int(kept) for gone, kept in state["merged"]}
+            self.merged = _without_rings({int(gone): int(kept) for gone, kept in state["merged"]})
         self.undoable = OrderedDict((int(seq), record) for seq, record in state["undoable"])
         self.own_names = {int(number): name for number, name in state["own_names"]}
 
@@ -587,6 +587,20 @@ class _Story:
         for kind, ids in (("born", record.births), ("came back", record.revivals), ("forgotten", record.deaths)):
             for number in np.asarray(ids, np.int64).tolist():
                 self.tell(kind, number)
+
+
+def _without_rings(merged: dict[int, int]) -> dict[int, int]:
+    """The same; a bundle of anybody's may send whoever follows it round and round."""
+    ended: set[int] = set()
+    for number in merged:
+        path: dict[int, None] = {}
+        while number in merged and number not in ended:
+            if number in path:
+                raise ServiceError(422, f"id {number} went into itself. Export again.")
+            path[number] = None
+            number = merged[number]
+        ended.update(path)
+    return merged
 
 
 def _mentions(record: dict[str, Any], gone: set[int]) -> bool:
