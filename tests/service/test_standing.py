@@ -15,10 +15,13 @@ from tests.service.test_service import NPY, holds, npy
 
 from armillary import Links
 from armillary.datasets import make_vmf_mixture
+from armillary.exceptions import InputError
 from armillary.models.links.links import kept_apart_from, standing_merges
 from armillary.service import app as app_module
 from armillary.service import collection as collection_module
 from armillary.service import house as house_module
+from armillary.service import store as store_module
+from armillary.service import tokens as tokens_module
 from armillary.service.collection import Limits
 from armillary.service.errors import ServiceError
 from armillary.service.house import House
@@ -34,6 +37,7 @@ from armillary.service.operations import (
     UNDO,
     Operation,
 )
+from armillary.service.tokens import Tokens
 
 HERE = "/v1/collections/people"
 
@@ -539,3 +543,40 @@ def test_a_state_in_which_ids_went_into_each_other_is_refused(state):
     with pytest.raises(ServiceError, match="went into itself"):
         Identities(state.model).take({**found, "merged": [[1, 2], [2, 1]]})
     assert Identities(state.model).take(found) is None
+
+
+@pytest.mark.parametrize("n_sought", [20, 0])
+def test_answers_lose_forgotten_ids_wherever_they_stand_and_others_are_not_read(tmp_path, monkeypatch, n_sought):
+    monkeypatch.setattr(store_module, "_MOST_SOUGHT", n_sought)
+    read, without_ids = [], store_module._without_ids
+    monkeypatch.setattr(store_module, "_without_ids", lambda *given: (read.append(1), without_ids(*given))[1])
+    house = House(tmp_path, LIMITS)
+    room = house.create("people", {"class": "Links"})
+    eye = np.eye(64, dtype=np.float32)
+    parts = [(0, 64), (7, 8), (6, 8), (7, 9), (5, 10), (17, 18), (27, 28)]
+    asked = [Operation(ADD, {}, eye[start:stop]) for start, stop in parts]
+    for number, operation in enumerate(asked):
+        assert room.do(operation, f"key {number}").answer["ids"] == list(range(*parts[number]))
+    room.do(Operation(FORGET, {"id": 7}))
+    for number, operation in enumerate(asked):
+        expected = [-1 if one == 7 else one for one in range(*parts[number])]
+        assert room.do(operation, f"key {number}").answer["ids"] == expected
+    assert len(read) == (6 if n_sought else 7) * 3  # operation 7 is read too
+    house.close()
+
+
+def test_what_root_writes_for_a_service_belongs_to_its_user(tmp_path, monkeypatch):
+    given = []
+    monkeypatch.setattr(tokens_module.os, "geteuid", lambda: 0, raising=False)
+    monkeypatch.setattr(tokens_module.os, "chown", lambda *words: given.append(words[1:]), raising=False)
+    tokens = Tokens(tmp_path)
+    tokens.create("me", "admin")
+    owner = tmp_path.stat()
+    assert given == [(owner.st_uid, owner.st_gid)]
+
+    def denied(*_given, **_rest):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(tokens_module.Path, "read_text", denied)
+    with pytest.raises(InputError, match="must be readable by the user of the server"):
+        Tokens(tmp_path).all()

@@ -50,6 +50,7 @@ _KEPT_SECONDS, _KEPT_KEYS = 7 * 86_400.0, 1_000_000
 _FULL = ("full", "disk i/o")
 _MOST_UNSAVED, _MANY_UNSAVED = 4 << 20, 64 << 20  # bytes of the write-ahead log
 _ROW_BYTES = 1024  # of an operation beside its vectors, with what followed
+_MOST_SOUGHT = 20  # ids in one query
 _MOST_DROPPED = 256  # operations in one quiet commit
 _PATIENCE = 30.0  # seconds
 
@@ -244,8 +245,9 @@ class Store:
             _put_snapshot(connection, snapshot, drops_log=True)
             connection.executemany("DELETE FROM meta WHERE id = ?", gone)
             connection.executemany("DELETE FROM thumbnails WHERE id = ?", gone)
-            connection.executemany("UPDATE events SET name = NULL WHERE id = ?", gone)
-            connection.executemany("UPDATE events SET name = NULL WHERE other = ?", gone)
+            for side in ("id", "other"):
+                query = f"UPDATE events SET name = NULL WHERE {side} = ? AND name IS NOT NULL"
+                connection.executemany(query, gone)
             connection.executemany("DELETE FROM members WHERE node = ?", [(node,) for node in nodes])
             _scrub_answers(connection, {number for (number,) in gone})
         self._replaced, self._has_replaced = snapshot.seq, False
@@ -534,7 +536,7 @@ def _drop_old_keys(connection: sqlite3.Connection) -> None:
 
 def _scrub_answers(connection: sqlite3.Connection, gone: set[int]) -> None:
     changed = []
-    for seq, body in connection.execute("SELECT seq, body FROM answers WHERE body IS NOT NULL"):
+    for seq, body in connection.execute(*_answers_with(gone)):
         answer = json.loads(body)
         if answer.get("id") in (answer.get("ids") or ()):
             continue  # the answer to a forget: its key must give it again, and events have these numbers too
@@ -544,6 +546,19 @@ def _scrub_answers(connection: sqlite3.Connection, gone: set[int]) -> None:
         if scrubbed != answer:
             changed.append((json.dumps(scrubbed), seq))
     connection.executemany("UPDATE answers SET body = ? WHERE seq = ?", changed)
+
+
+def _answers_with(gone: set[int]) -> tuple[str, list[str]]:
+    """The query for answers that may have one of these ids, and what stands for its marks.
+
+    A million answers are kept: to read each as JSON takes 10 s, in which nothing else is written.
+    """
+    query = "SELECT seq, body FROM answers WHERE body IS NOT NULL"
+    if len(gone) > _MOST_SOUGHT:
+        return query, []
+    # as json.dumps has a number: after a bracket or a blank, before a comma or what closes
+    words = [f"{before}{number}{after}" for number in sorted(gone) for before in "[ " for after in ",]}"]
+    return f"{query} AND ({' OR '.join(['instr(body, ?)'] * len(words)) or 'FALSE'})", words
 
 
 def _without_ids(name: str, value: Any, gone: set[int]) -> Any:
