@@ -25,6 +25,7 @@ import httpx
 import numpy as np
 import numpy.typing as npt
 
+from armillary.durable.whole import whole_file
 from armillary.exceptions import ArmillaryError
 
 __all__ = ["AsyncClient", "AsyncCollection", "Client", "Collection", "ServiceRefusedError"]
@@ -33,6 +34,7 @@ Int64Array = npt.NDArray[np.int64]
 _NPY = "application/x-npy"
 _AGAIN = (408, 409, 429, 500, 502, 503, 504)
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
+_NO_LIMIT = httpx.Timeout(30.0, read=None)
 
 
 class ServiceRefusedError(ArmillaryError):
@@ -147,6 +149,13 @@ class _Paths:
 
     def _get(self, what: str, **params: Any) -> dict[str, Any]:
         return {"method": "GET", "path": f"/v1/collections/{self.name}{what}", "params": params}
+
+    def _current(self, ids: Any) -> dict[str, Any]:
+        return self._post("current", {"ids": np.asarray(ids).tolist()}, None)
+
+    def _import(self, path: str | Path) -> dict[str, Any]:
+        content = Path(path).read_bytes()
+        return {"method": "POST", "path": f"/v1/collections/{self.name}/import", "content": content, "is_safe": False}
 
 
 class Client:
@@ -274,7 +283,7 @@ class Client:
             Of that name.
         """
         try:
-            self.ask("POST", "/v1/collections", is_safe=False, json={"name": name, **model})
+            self.ask("POST", "/v1/collections", is_safe=exist_ok, json={"name": name, **model})
         except ServiceRefusedError as error:
             if not exist_ok or error.status != 409:
                 raise
@@ -524,7 +533,7 @@ class Collection(_Paths):
         array of shape (n,), int64
             Ids; -1 for those that are forgotten.
         """
-        return _ids(self._client.ask(**self._post("current", {"ids": np.asarray(ids).tolist()}, None)))
+        return _ids(self._client.ask(**self._current(ids)))
 
     def ids(self, after: int = -1, limit: int = 1000) -> list[dict[str, Any]]:
         """The ids that there are.
@@ -615,14 +624,22 @@ class Collection(_Paths):
         return self._done(self._get(""))
 
     def export(self, path: str | Path) -> None:
-        """Everything in one file.
+        """Everything in one file, written whole or not at all.
 
         Parameters
         ----------
         path : str or Path
             The file.
         """
-        Path(path).write_bytes(self._client.ask(**self._get("/export")).content)
+        asked = self._get("/export")
+        # the server makes the file before its first byte, however long that takes
+        stream = self._client._http.stream(asked["method"], asked["path"], timeout=_NO_LIMIT)
+        with whole_file(path, "export") as target, stream as answer:
+            if not answer.is_success:
+                answer.read()
+                _checked(answer)
+            for part in answer.iter_bytes():
+                target.write(part)
 
     def import_(self, path: str | Path) -> dict[str, Any]:
         """Make this collection of a file that `export` wrote.
@@ -637,9 +654,7 @@ class Collection(_Paths):
         dict
             What the service says of it.
         """
-        content = Path(path).read_bytes()
-        return self._done({"method": "POST", "path": f"/v1/collections/{self.name}/import", "content": content,
-                           "is_safe": False})  # fmt: skip
+        return self._done(self._import(path))
 
     def _done(self, asked: dict[str, Any]) -> dict[str, Any]:
         body: dict[str, Any] = self._client.ask(**asked).json()
@@ -740,6 +755,17 @@ class AsyncClient:
         """
         return AsyncCollection(self, name)
 
+    async def collections(self) -> list[dict[str, Any]]:
+        """All collections.
+
+        Returns
+        -------
+        list of dict
+            One for each.
+        """
+        found: list[dict[str, Any]] = (await self.ask("GET", "/v1/collections")).json()["collections"]
+        return found
+
     async def create(self, name: str, *, exist_ok: bool = False, **model: Any) -> AsyncCollection:
         """Make a collection, as `Client.create`.
 
@@ -758,7 +784,7 @@ class AsyncClient:
             Of that name.
         """
         try:
-            await self.ask("POST", "/v1/collections", is_safe=False, json={"name": name, **model})
+            await self.ask("POST", "/v1/collections", is_safe=exist_ok, json={"name": name, **model})
         except ServiceRefusedError as error:
             if not exist_ok or error.status != 409:
                 raise
@@ -843,9 +869,270 @@ class AsyncCollection(_Paths):
         dict
             What the service answered, with the number of the operation.
         """
-        asked = self._post(f"ids/{number}/name", {"name": name}, key, "PUT")
-        found: dict[str, Any] = (await self._client.ask(**asked)).json()
+        return await self._done(self._post(f"ids/{number}/name", {"name": name}, key, "PUT"))
+
+    async def alternatives(self, vectors: Any, k: int = 3) -> list[list[dict[str, Any]]]:
+        """The nearest ids of each vector.
+
+        Parameters
+        ----------
+        vectors : array of shape (n, D) or (D,)
+        k : int, default=3
+            At most so many.
+
+        Returns
+        -------
+        list of n lists of dict
+            Ids with their cosines, the nearest first.
+        """
+        found: list[list[dict[str, Any]]] = (await self._client.ask(**self._alternatives(vectors, k))).json()[
+            "alternatives"
+        ]
         return found
+
+    async def set_meta(self, number: int, meta: Mapping[str, Any] | None, *, key: str | None = None) -> dict[str, Any]:
+        """Attach a JSON object to an id.
+
+        Parameters
+        ----------
+        number : int
+            The id.
+        meta : mapping or None
+            The object; None takes it away.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
+        return await self._done(self._post(f"ids/{number}/meta", meta, key, "PUT"))
+
+    async def merge(self, one: int, other: int, *, key: str | None = None) -> dict[str, Any]:
+        """Make one id of two.
+
+        Parameters
+        ----------
+        one : int
+            An id.
+        other : int
+            An id.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
+        return await self._done(self._post("merge", {"one": one, "other": other}, key))
+
+    async def must_link(self, one: int, other: int, *, key: str | None = None) -> dict[str, Any]:
+        """Make one id of two, unless something said before speaks against it.
+
+        Parameters
+        ----------
+        one : int
+            An id.
+        other : int
+            An id.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
+        return await self._done(self._post("must-link", {"one": one, "other": other}, key))
+
+    async def cannot_link(self, one: int, other: int, *, key: str | None = None) -> dict[str, Any]:
+        """Keep two ids apart.
+
+        Parameters
+        ----------
+        one : int
+            An id.
+        other : int
+            An id.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
+        return await self._done(self._post("cannot-link", {"one": one, "other": other}, key))
+
+    async def split(
+        self, number: int, *, subclusters: Any = None, rows: Any = None, key: str | None = None
+    ) -> dict[str, Any]:
+        """Split an id in two: at its weakest link, where it is not said what leaves.
+
+        Parameters
+        ----------
+        number : int
+            The id.
+        subclusters : sequence of int, optional
+            Numbers of the sub-clusters that leave.
+        rows : sequence of int, optional
+            Or numbers of stored vectors that leave.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
+        return await self._done(self._post("split", {"id": number, "subclusters": subclusters, "rows": rows}, key))
+
+    async def forget(self, number: int, *, key: str | None = None) -> dict[str, Any]:
+        """Erase a person.
+
+        Parameters
+        ----------
+        number : int
+            The id.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
+        return await self._done(self._post("forget", {"id": number}, key))
+
+    async def undo(self, operation: int, *, key: str | None = None) -> dict[str, Any]:
+        """Take an operation back.
+
+        Parameters
+        ----------
+        operation : int
+            Its number.
+        key : str, optional
+            Of the request: sent again under the same key, it is done once.
+
+        Returns
+        -------
+        dict
+            What the service answered, with the number of the operation.
+        """
+        return await self._done(self._post("undo", {"operation": operation}, key))
+
+    async def current(self, ids: Any) -> Int64Array:
+        """The ids by which past ones go now.
+
+        Parameters
+        ----------
+        ids : array of int of shape (n,)
+
+        Returns
+        -------
+        array of shape (n,), int64
+            Ids; -1 for those that are forgotten.
+        """
+        return _ids(await self._client.ask(**self._current(ids)))
+
+    async def ids(self, after: int = -1, limit: int = 1000) -> list[dict[str, Any]]:
+        """The ids that there are.
+
+        Parameters
+        ----------
+        after : int, default=-1
+            Those above this id.
+        limit : int, default=1000
+            At most so many.
+
+        Returns
+        -------
+        list of dict
+            Rising by id.
+        """
+        found: list[dict[str, Any]] = (await self._done(self._get("/ids", after=after, limit=limit)))["ids"]
+        return found
+
+    async def id(self, number: int) -> dict[str, Any]:
+        """Everything about one id.
+
+        Parameters
+        ----------
+        number : int
+            The id.
+
+        Returns
+        -------
+        dict
+            Name, counts, when it was seen.
+        """
+        return await self._done(self._get(f"/ids/{number}"))
+
+    async def events(self, since: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
+        """Events after a number.
+
+        Parameters
+        ----------
+        since : int, default=0
+        limit : int, default=1000
+            At most so many.
+
+        Returns
+        -------
+        list of dict
+            The oldest first.
+        """
+        found: list[dict[str, Any]] = (await self._done(self._get("/events", since=since, limit=limit)))["events"]
+        return found
+
+    async def details(self) -> dict[str, Any]:
+        """The collection: model, counts, how fast it works.
+
+        Returns
+        -------
+        dict
+            What the service says of it.
+        """
+        return await self._done(self._get(""))
+
+    async def export(self, path: str | Path) -> None:
+        """Everything in one file, written whole or not at all.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        """
+        asked = self._get("/export")
+        with whole_file(path, "export") as target:
+            # the server makes the file before its first byte, however long that takes
+            async with self._client._http.stream(asked["method"], asked["path"], timeout=_NO_LIMIT) as answer:
+                if not answer.is_success:
+                    await answer.aread()
+                    _checked(answer)
+                async for part in answer.aiter_bytes():
+                    target.write(part)
+
+    async def import_(self, path: str | Path) -> dict[str, Any]:
+        """Make this collection of a file that `export` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Returns
+        -------
+        dict
+            What the service says of it.
+        """
+        return await self._done(self._import(path))
+
+    async def _done(self, asked: dict[str, Any]) -> dict[str, Any]:
+        body: dict[str, Any] = (await self._client.ask(**asked)).json()
+        return body
 
     async def post(self, what: str, body: Mapping[str, Any], *, key: str | None = None) -> dict[str, Any]:
         """Any other request that changes something: "merge", "split", "undo", ...
@@ -864,8 +1151,7 @@ class AsyncCollection(_Paths):
         dict
             What the service answered, with the number of the operation.
         """
-        found: dict[str, Any] = (await self._client.ask(**self._post(what, body, key))).json()
-        return found
+        return await self._done(self._post(what, body, key))
 
     async def get(self, what: str = "", **params: Any) -> dict[str, Any]:
         """Any request that reads: "/ids", "/events", ...
@@ -882,11 +1168,10 @@ class AsyncCollection(_Paths):
         dict
             What the service answered.
         """
-        found: dict[str, Any] = (await self._client.ask(**self._get(what, **params))).json()
-        return found
+        return await self._done(self._get(what, **params))
 
     async def watch(self, since: int = -1) -> AsyncIterator[dict[str, Any]]:
-        """Events as they come, until the connection ends.
+        """Events as they come, without end; begins again where a connection was lost.
 
         Parameters
         ----------
@@ -898,9 +1183,17 @@ class AsyncCollection(_Paths):
         dict
             An event.
         """
-        path = f"/v1/collections/{self.name}/events/stream"
-        async with self._client._http.stream("GET", path, params={"since": since}, timeout=30.0) as answer:
-            async for line in answer.aiter_lines():
-                event = _event(line)
-                if event is not None and "number" in event:
-                    yield event
+        while True:
+            try:
+                path, rest = f"/v1/collections/{self.name}/events/stream", {"params": {"since": since}}
+                async with self._client._http.stream("GET", path, timeout=30.0, **rest) as answer:  # type: ignore[arg-type]
+                    if not answer.is_success:
+                        await answer.aread()
+                        _checked(answer)
+                    async for line in answer.aiter_lines():
+                        event = _event(line)
+                        since = max(since, (event or {}).get("number", (event or {}).get("since", since)))
+                        if event is not None and "number" in event:
+                            yield event
+            except httpx.TransportError:
+                await asyncio.sleep(0.5)

@@ -101,6 +101,13 @@ def test_a_new_id_is_seen_within_a_tenth_of_a_second(open_page, room):
     assert np.median(delays) < float(os.environ.get("ARMILLARY_PAGE_SECONDS", "1.0")), delays
 
 
+def test_ids_that_were_there_are_counted_once(open_page, room):
+    room.add(people(60, 5))
+    page = open_page()
+    expect(page.locator("#events li")).to_have_count(5)
+    assert page.locator("#n-ids").text_content() == "5"  # before it is read again, once a second
+
+
 def test_naming_merging_and_undo(open_page, room):
     X = people(80, 4)
     room.add(X)

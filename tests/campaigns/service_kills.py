@@ -139,6 +139,7 @@ def digest(state: Identities) -> str:
         for values in (model.resultants_, model.counts_, model.subcluster_ids_, model.subcluster_parents_):
             found.update(np.ascontiguousarray(values).tobytes())
         found.update(np.ascontiguousarray(model.history_[:, 1:]).tobytes())
+        found.update(np.ascontiguousarray(model._apart).tobytes())
     return found.hexdigest()
 
 

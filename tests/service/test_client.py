@@ -10,7 +10,7 @@ import pytest
 from tests.service.making import HERE, people, served
 
 from armillary import Links
-from armillary.client import AsyncClient, Client, ServiceRefusedError
+from armillary.client import AsyncClient, AsyncCollection, Client, Collection, ServiceRefusedError
 
 
 class Wire(httpx.BaseTransport):
@@ -108,8 +108,45 @@ def test_the_client_that_awaits(tmp_path):
             await room.name_id(0, "Ann")
             await room.post("merge", {"one": 0, "other": 1})
             assert (await room.get("/ids/1"))["current"] == 0
+            merged = await room.merge(2, 3)
+            assert (await room.current([3])).tolist() == [2]
+            assert (await room.undo(merged["operation"]))["part"] == 3
+            await room.cannot_link(2, 3)
+            await room.set_meta(2, {"note": "tall"})
+            assert (await room.id(2))["meta"] == {"2": {"note": "tall"}}
+            assert (await room.alternatives(X[:2], k=2))[0][0]["id"] == 0
+            assert [one["id"] for one in await room.ids()] == [0, 2, 3, 4]
+            assert (await room.events(since=5))[0]["kind"] == "named"
+            assert (await room.details())["vectors"] == 200
+            await room.export(tmp_path / "bundle")
+            copy = client.collection("copy")
+            assert (await copy.import_(tmp_path / "bundle"))["next_id"] == 5
+            assert (await room.forget(4))["ids"] == [4]
+            assert [one["name"] for one in await client.collections()] == ["copy", "people"]
             with pytest.raises(ServiceRefusedError):
                 await client.create("people")
 
     with served(tmp_path) as server:
         asyncio.run(work(server))
+
+
+def test_both_clients_can_do_the_same():
+    def public(kind):
+        return {name for name in vars(kind) if not name.startswith("_")}
+
+    assert public(AsyncCollection) - public(Collection) == {"post", "get"}
+    assert public(Collection) <= public(AsyncCollection)
+    assert public(AsyncClient) == public(Client)
+
+
+def test_an_export_that_is_refused_leaves_the_file_as_it_was(tmp_path):
+    path = tmp_path / "bundle"
+    path.write_bytes(b"of yesterday")
+    with served(tmp_path / "data") as server, Client(HERE, transport=Wire(server, [])) as client:
+        with pytest.raises(ServiceRefusedError, match="is not here"):
+            client.collection("nobody").export(path)
+        assert path.read_bytes() == b"of yesterday"
+        client.create("people", exist_ok=True).add(people())
+        client.collection("people").export(path)
+        assert client.collection("copy").import_(path)["vectors"] == 200
+    assert [one.name for one in tmp_path.iterdir() if one.is_file()] == ["bundle"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import io
 import json
 import re
@@ -54,6 +55,7 @@ from armillary.vision.images import thumbnail_png
 _MOST_META = 64 << 10
 _MOST_KEY = 200
 _MOST_IMAGE = 8 << 20
+_LARGE = 256 << 10  # bytes of vectors
 _LOOKED_AGAIN = 64 << 20  # bytes of an import after which the disk is looked at again
 _NUMBER = Annotated[int, Field(ge=0, lt=1 << 62)]
 _ASSETS = {
@@ -206,15 +208,18 @@ def _reply(request: Request, answer: dict[str, Any], status: int = 200) -> Respo
 
 
 async def _vectors(request: Request, collection: Collection) -> bodies.Given:
-    settings = _settings(request)
-    return bodies.read_vectors(
+    settings, body = _settings(request), await request.body()
+    read = functools.partial(
+        bodies.read_vectors,
         request.headers.get("content-type", ""),
-        await request.body(),
+        body,
         request.query_params,
         n_features=collection.identities.n_features,
         most=settings.max_batch,
         widest=settings.max_dimension,
     )
+    # a large body would hold up all others for as long as it is looked at; a hand-over costs more than a small one
+    return read() if len(body) < _LARGE else await run_in_threadpool(read)
 
 
 # ---------------------------------------------------------------------------------------------------- collections
@@ -265,6 +270,7 @@ def collection(request: Request, name: str) -> dict[str, Any]:
 def delete(request: Request, name: str) -> dict[str, Any]:
     """Remove a collection with all of its files, backups too."""
     _house(request).delete(name)
+    request.app.state.metrics.drop(name)
     return {"deleted": name}
 
 
@@ -484,7 +490,7 @@ async def _told(collection: Collection, since: int, stopping: asyncio.Event) -> 
     collection.listeners.add(ring)
     try:
         yield f"retry: 500\nevent: hello\ndata: {json.dumps({'since': since})}\n\n"
-        while not stopping.is_set():
+        while not stopping.is_set() and not collection.is_closed:
             bell.clear()
             found = await run_in_threadpool(collection.events, since)
             for event in found:
@@ -644,26 +650,25 @@ def _add_open_paths(app: FastAPI) -> None:
     def asset(file: str) -> Response:
         return _asset(file)
 
+    # in the loop: long lookups may have all threads, and a server that works would be taken for a dead one
     @app.get("/healthz")
-    def healthz() -> dict[str, str]:
+    async def healthz() -> dict[str, str]:
         """Whether the process answers."""
         return {"status": "alive", "version": __version__}
 
     @app.get("/readyz")
-    def readyz(request: Request) -> Response:
+    async def readyz(request: Request) -> Response:
         """Whether every collection works."""
         house = _house(request)
-        broken = [name for name in house.names() if house.get(name).broken is not None]
+        broken = house.broken()
         ready = not broken and not request.app.state.stopping.is_set()
         return JSONResponse({"status": "ready" if ready else "not ready", "broken": broken}, 200 if ready else 503)
 
     @app.get("/metrics", include_in_schema=False)
     def metrics(request: Request) -> Response:
         house = _house(request)
-        for name in house.names():
-            request.app.state.metrics.ids.labels(name).set(views.n_ids(house.get(name)))
-            request.app.state.metrics.waiting.labels(name).set(house.get(name).n_waiting)
-        return Response(request.app.state.metrics.page(), media_type="text/plain; version=0.0.4")
+        counts = {name: (views.n_ids(house.get(name)), house.get(name).n_waiting) for name in house.names()}
+        return Response(request.app.state.metrics.page(counts), media_type="text/plain; version=0.0.4")
 
 
 def _asset(file: str) -> Response:

@@ -21,7 +21,8 @@ from armillary.service.errors import ServiceError, unusable
 from armillary.service.operations import DTYPES, Rows
 
 JSON, NPY, RAW, MSGPACK = "application/json", "application/x-npy", "application/octet-stream", "application/msgpack"
-_KNOWN = {"vectors", "dtype", "shape", "frame", "frames", "margin", "k", "labels"}
+_KNOWN = {"vectors", "dtype", "shape", "frame", "frames", "margin"}
+_ASKED = {"frame", "margin", "dtype", "dimension", "k"}  # after the question mark
 _MOST_FRAME = 256  # characters
 
 
@@ -38,6 +39,11 @@ def read_vectors(
     content_type: str, body: bytes, query: Mapping[str, str], *, n_features: int | None, most: int, widest: int
 ) -> Given:
     """The vectors of a request, looked at as a fit would, and its rules."""
+    for name in query:
+        if name not in _ASKED:  # a frame that is written otherwise would be no frame
+            raise unusable(
+                f"?{name[:64]}= is none of {', '.join(sorted(_ASKED))}. frames are fields of JSON or msgpack."
+            )
     kind = content_type.split(";")[0].strip().lower() or JSON
     beside: dict[str, Any] = {}
     if kind == NPY:

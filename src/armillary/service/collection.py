@@ -30,7 +30,7 @@ import numpy as np
 
 from armillary.durable.locks import held
 from armillary.durable.whole import sync_to_disk, whole_file
-from armillary.exceptions import ArmillaryError
+from armillary.models.links.links import nodes_now
 from armillary.persistence.archive import load, model_bytes
 from armillary.service.errors import ServiceError, absent
 from armillary.service.identities import Identities, Int64Array
@@ -41,7 +41,9 @@ LOG, BACKUPS = "log.sqlite", "backups"
 PASSING = "passing"  # a folder for files at work; whatever lies there at a start was left by a process that was killed
 _MOST_GROUPED = 512  # operations in one commit
 _IDLE_SECONDS = 0.25  # after which what followed is written by itself
-_MOST_RECENT = 10_000  # events in memory
+_MOST_RECENT = 10_000  # events in memory that are written too
+_STRETCH = 1 << 28  # products of coordinates that a lookup makes in one go: some 10 ms
+_RENUMBERED = 250_000  # vectors; a model remembers a million merges of sub-clusters, and a vector brings one at most
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,10 @@ class _Written(NamedTuple):
     epoch: int
 
 
+class _Unwritten(NamedTuple):
+    """No snapshot: it could not be written."""
+
+
 class _Task(NamedTuple):
     """Something that the writer does between two groups."""
 
@@ -83,6 +89,7 @@ class Collection:
         self.folder = folder
         self.limits = limits
         self.broken: BaseException | None = None
+        self.is_closed = False
         self.latencies: deque[float] = deque(maxlen=2048)  # seconds from request to answer
         self.commits: deque[float] = deque(maxlen=2048)  # seconds of each commit
         self.listeners: set[Callable[[], None]] = set()
@@ -97,10 +104,9 @@ class Collection:
         except BaseException:
             self._held.close()
             raise
-        self._queue: queue.SimpleQueue[_Asked | _Written | _Task | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Asked | _Written | _Unwritten | _Task | None] = queue.SimpleQueue()
         self._n_waiting = 0
         self._lock = threading.Lock()
-        self._is_closed = False
         self._backing_up: set[str] = set()  # files that are not there yet
         self._running: dict[str, Operation] = {}
         self._aside: threading.Thread | None = None
@@ -126,19 +132,24 @@ class Collection:
             self.identities.take(self.snapshot.state)
         self._followed: list[Followed] = []
         self._answers: OrderedDict[str, Followed] = OrderedDict()
-        self.recent: deque[Event] = deque(maxlen=_MOST_RECENT)
+        self.recent: deque[Event] = deque()  # the newest, and all that are not written
         self._n_since = self._n_operations = 0
         self._epoch = 0
         self._is_writing_snapshot = False
-        gone: set[int] = set()
+        self._doomed: set[int] = set()  # forgotten, and not erased from files yet
+        self._tried = 0.0  # when what must go was tried the last time
+        self._n_renumbered = self.identities.n_rows
         for entry in self.store.entries(self.identities.seq):
             outcome = self.identities.apply(entry.seq, entry.at, entry.operation)
             self._follow(entry, outcome)
-            gone |= outcome.gone
-        self._flush()
-        if gone:  # a crash came between the commit of a forget and the erasure
-            self._erase(gone)
+            self._doomed |= outcome.gone
         self._remove_strays()
+        try:
+            self._flush()
+            self._erase_doomed()  # a crash came between the commit of a forget and the erasure
+        except ServiceError as error:
+            if error.status != 507:  # a full disk can be read from; quiet moments try again
+                raise
 
     def _remove_strays(self) -> None:
         """Snapshots that no log names, whole or not: their writer was killed."""
@@ -162,20 +173,24 @@ class Collection:
                 self._running[key] = operation
             self._n_waiting += 1
             answered: Future[Outcome] = Future()
+            answered.set_running_or_notify_cancel()  # who does not wait any more cannot take it from the writer
             self._queue.put(_Asked(operation, key, answered))  # under the lock: nothing comes after the end
         return answered
 
     def _refuse_where_needed(self, key: str | None) -> None:
         self._refuse_when_closed()
-        if self.broken is not None:
-            raise ServiceError(503, f"The collection '{self.name}' stopped: {self.broken}. Restart the server.")
+        self._refuse_when_broken()
         if self._n_waiting >= self.limits.max_queue:
             raise ServiceError(429, f"{self._n_waiting} requests wait for '{self.name}' already. Try again.", retry=1)
         if self._free_bytes() < self.limits.min_free_bytes and (key is None or self.store.answered(key) is None):
             raise _nearly_full()  # what a key was answered before is answered again: nothing is written
 
+    def _refuse_when_broken(self) -> None:
+        if self.broken is not None:
+            raise ServiceError(503, f"The collection '{self.name}' stopped: {self.broken}. Restart the server.")
+
     def _refuse_when_closed(self) -> None:
-        if self._is_closed:
+        if self.is_closed:
             raise ServiceError(503, f"The collection '{self.name}' is closed: it was deleted, or the server ends.")
 
     def _free_bytes(self) -> int:
@@ -204,6 +219,7 @@ class Collection:
     def between(self, work: Callable[[], Any]) -> Any:
         """Let the writer do something while nothing changes, and wait for it."""
         answered: Future[Any] = Future()
+        answered.set_running_or_notify_cancel()
         with self._lock:
             self._refuse_when_closed()
             self._queue.put(_Task(work, answered))
@@ -218,16 +234,19 @@ class Collection:
 
     def _work(self) -> None:
         while True:
+            is_behind = self._followed or self._doomed or self.store.is_behind
             try:
-                first = self._queue.get(timeout=_IDLE_SECONDS if self._followed or self.store.is_behind else None)
-            except queue.Empty:
+                with contextlib.suppress(queue.Empty):
+                    first = self._queue.get(timeout=_IDLE_SECONDS if is_behind else None)
+                    if first is None:
+                        return
+                    self._take_turn(first)
+                    continue
                 self._flush_quietly()
-                continue
-            if first is None:
-                return
-            self._take_turn(first)
+            except Exception as error:  # without a writer nobody would ever be answered again
+                self._stop([], error)
 
-    def _take_turn(self, first: _Asked | _Written | _Task) -> None:
+    def _take_turn(self, first: _Asked | _Written | _Unwritten | _Task) -> None:
         group, others = self._grouped(first)
         if group:
             try:
@@ -239,12 +258,17 @@ class Collection:
                 _settle(other.answered, other.work)
             else:
                 self._adopt_snapshot(other)
+        if self.broken is not None:
+            return
         self._snapshot_if_due()
+        self._renumber_if_due()
+        if (self._doomed or self.store.is_uncut) and time.monotonic() - self._tried > _IDLE_SECONDS:
+            self._finish_erasures()  # under load there is no quiet moment
 
-    def _grouped(self, first: Any) -> tuple[list[_Asked], list[_Written | _Task]]:
+    def _grouped(self, first: Any) -> tuple[list[_Asked], list[_Written | _Unwritten | _Task]]:
         """All that waits, up to what ends a group."""
         group: list[_Asked] = []
-        others: list[_Written | _Task] = []
+        others: list[_Written | _Unwritten | _Task] = []
         taken: Any = first
         while True:
             if taken is None:
@@ -254,7 +278,7 @@ class Collection:
                 others.append(taken)
                 break
             group.append(taken)
-            # attachments are held against the state before they are written: they begin a group
+            # attachments are held against the state before they are written, and nothing follows an erasure
             if taken.operation.kind in (META, THUMBNAIL, FORGET) or len(group) >= _MOST_GROUPED:
                 break
             try:
@@ -282,20 +306,31 @@ class Collection:
             return
         self.commits.append(time.perf_counter() - started)
         self._wrote_followed()
+        refused: ServiceError | None = None
         try:
             outcomes = self.identities.apply_all([(entry.seq, entry.at, entry.operation) for entry in entries])
             for entry, outcome in zip(entries, outcomes, strict=True):
                 self._follow(entry, outcome)
             gone = frozenset().union(*(outcome.gone for outcome in outcomes))
             if gone:
-                self._flush()
-                self._erase(set(gone))
+                self._epoch += 1  # a snapshot that is being written has them
+                self._doomed |= gone
+                try:
+                    self._flush()
+                    self._erase_doomed()
+                except ServiceError as error:
+                    if error.status != 507:
+                        raise
+                    refused = error
         except BaseException as error:
             self._stop(group, error)
             return
         for asked, outcome in zip(group, outcomes, strict=True):
-            self._answer(asked, outcome)
-        self._ring()
+            if refused is not None and outcome.gone:
+                self._fail([asked], refused)
+            else:
+                self._answer(asked, outcome)
+        self.ring()
 
     def _stop(self, group: list[_Asked], error: BaseException) -> None:
         """Take nothing more, and leave nobody of a group waiting."""
@@ -307,6 +342,9 @@ class Collection:
         """A request as it is written; None where its key was answered before, or it is refused."""
         operation, key = asked.operation, asked.key
         try:
+            if operation.kind == FORGET:
+                self._erase_doomed()  # the key of an erasure that found no room is answered once that is done
+                refuse_when_full(self.folder, self.limits.min_free_bytes, self._erasure_bytes())
             if key is not None:
                 asked = asked._replace(digest=operation.digest())
                 known = self._known(key, asked.digest)
@@ -359,7 +397,8 @@ class Collection:
         for asked in group:
             asked.answered.set_exception(error)
 
-    def _ring(self) -> None:
+    def ring(self) -> None:
+        """Tell listeners that there is something."""
         for listener in tuple(self.listeners):
             listener()
 
@@ -374,34 +413,50 @@ class Collection:
             while self._queue.empty() and self.store.drop_some():
                 pass
             self.store.checkpoint()
+            self._finish_erasures()
 
     def _wrote_followed(self) -> None:
         self._followed = []
         self._answers.clear()
+        while len(self.recent) > _MOST_RECENT:
+            self.recent.popleft()
 
     # ------------------------------------------------------------------------------------------- snapshots
 
     def _snapshot_if_due(self) -> None:
         is_due = self._n_since >= self.limits.snapshot_vectors or self._n_operations >= self.limits.snapshot_operations
-        if not is_due or self._is_writing_snapshot or self.broken is not None:
+        if not is_due or self._is_writing_snapshot or self._doomed:
             return
-        self._is_writing_snapshot = True
         self._n_since = self._n_operations = 0
-        seq, state = self.identities.seq, self.identities.state()
-        model = copy.copy(self.identities.model) if self.identities.is_fitted else None
-        epoch = self._epoch
-        self._aside = threading.Thread(
-            target=self._write_aside, args=(seq, state, model, epoch), name=f"snapshot of {self.name}", daemon=True
-        )
-        self._aside.start()
+        # where it cannot be written the log goes on, and another is tried when that is as long again
+        with contextlib.suppress(ServiceError, MemoryError, RuntimeError):  # the last: no thread to be had
+            refuse_when_full(self.folder, self.limits.min_free_bytes, self._model_bytes())
+            seq, state = self.identities.seq, self.identities.state()
+            model = copy.copy(self.identities.model) if self.identities.is_fitted else None
+            aside = threading.Thread(
+                target=self._write_aside,
+                args=(seq, state, model, self._epoch),
+                name=f"snapshot of {self.name}",
+                daemon=True,
+            )
+            aside.start()
+            self._aside, self._is_writing_snapshot = aside, True
 
     def _write_aside(self, seq: int, state: dict[str, Any], model: Any, epoch: int) -> None:
         try:
-            snapshot = self._written(seq, state, model)
-        except (OSError, ArmillaryError, MemoryError):
-            self._is_writing_snapshot = False  # the log goes on; another will be tried
-            return
-        self._queue.put(_Written(snapshot, epoch))
+            found: _Written | _Unwritten = _Written(self._written(seq, state, model), epoch)
+        except Exception:
+            found = _Unwritten()
+        self._queue.put(found)
+
+    def _model_bytes(self) -> int:
+        """What a snapshot takes, about."""
+        own = vars(self.identities.model)
+        return 2 * sum(value.nbytes for name, value in own.items() if isinstance(value, np.ndarray) and name[0] != "_")
+
+    def _erasure_bytes(self) -> int:
+        """What an erasure takes, about: a snapshot, and the log that it replaces overwritten."""
+        return self._model_bytes() + 8 * self._n_since * (self.identities.n_features or 0)
 
     def _written(self, seq: int, state: dict[str, Any], model: Any) -> Snapshot:
         """A snapshot whose file is on disk, and which no log names yet."""
@@ -413,20 +468,26 @@ class Collection:
             stream.write(content)
         return Snapshot(seq, name, hashlib.sha256(content).hexdigest(), state)
 
-    def _adopt_snapshot(self, written: _Written) -> None:
+    def _adopt_snapshot(self, written: _Written | _Unwritten) -> None:
         self._is_writing_snapshot = False
+        if isinstance(written, _Unwritten):
+            return
         if written.epoch != self._epoch:  # somebody was forgotten since: the file still has them
             self._drop_file(written.snapshot, self.snapshot)  # one that was asked for may have the same place and name
             return
-        with contextlib.suppress(ServiceError):
+        try:
             self._flush()
             self.store.keep_snapshot(written.snapshot, drops_log=False)
-            self._drop_file(self.snapshot, written.snapshot)
-            self.snapshot = written.snapshot
+        except ServiceError:
+            self._drop_file(written.snapshot, self.snapshot)  # a full disk is none the fuller for it
+            return
+        self._drop_file(self.snapshot, written.snapshot)
+        self.snapshot = written.snapshot
 
     def _drop_file(self, snapshot: Snapshot | None, kept: Snapshot | None = None) -> None:
         if snapshot is not None and snapshot.file and (kept is None or snapshot.file != kept.file):
-            (self.folder / snapshot.file).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # the next start removes it
+                (self.folder / snapshot.file).unlink(missing_ok=True)
 
     def take_snapshot(self) -> Snapshot:
         """Write a snapshot now; the log before it goes."""
@@ -435,33 +496,76 @@ class Collection:
         return taken
 
     def _snapshot_now(self) -> Snapshot:
+        self._refuse_when_broken()  # what is in memory may be half of an operation, and the log is whole
         self._flush()
-        model = self.identities.model if self.identities.is_fitted else None
-        try:
-            snapshot = self._written(self.identities.seq, self.identities.state(), model)
-        except OSError as error:
-            raise ServiceError(507 if is_full(error) else 500, f"No snapshot: {error.strerror}. Make room.") from error
+        self._erase_doomed()
+        snapshot = self._written_now()
         self._epoch += 1
-        self.store.keep_snapshot(snapshot)
+        try:
+            self.store.keep_snapshot(snapshot)
+        except ServiceError:
+            self._drop_file(snapshot, self.snapshot)
+            raise
         self._drop_file(self.snapshot, snapshot)
         self.snapshot = snapshot
         self._n_since = self._n_operations = 0
         return snapshot
 
+    def _written_now(self) -> Snapshot:
+        model = self.identities.model if self.identities.is_fitted else None
+        try:
+            return self._written(self.identities.seq, self.identities.state(), model)
+        except OSError as error:
+            raise ServiceError(507 if is_full(error) else 500, f"No snapshot: {error.strerror}. Make room.") from error
+
+    def _finish_erasures(self) -> None:
+        """What could not be erased, for want of room or because somebody read, is tried again."""
+        if self.broken is not None:
+            return
+        self._tried = time.monotonic()
+        with contextlib.suppress(ServiceError):
+            self._erase_doomed()
+        if self.store.is_uncut:
+            self.store.checkpoint()
+
+    def _erase_doomed(self) -> None:
+        if not self._doomed:
+            return
+        try:
+            refuse_when_full(self.folder, self.limits.min_free_bytes, self._erasure_bytes())
+            self._flush()
+            self._erase(set(self._doomed))
+        except ServiceError as error:
+            if error.status != 507:
+                raise
+            raise ServiceError(507, "The disk is nearly full: who was forgotten is gone from answers, and is erased "
+                                    "from files when there is room. Make room, and ask again.") from error  # fmt: skip
+        self._doomed = set()
+
+    def _renumber_if_due(self) -> None:
+        """Kept vectors go by sub-clusters that there are, before the model forgets what became of the others."""
+        if not self.identities.store_members or self.identities.n_rows - self._n_renumbered < _RENUMBERED:
+            return
+        self._n_renumbered = self.identities.n_rows
+        with contextlib.suppress(ServiceError):
+            self._flush()
+            nodes = np.array(self.store.member_nodes(), np.int64)
+            now = nodes_now(self.identities.model, nodes)
+            moved = (now >= 0) & (now != nodes)
+            self.store.renumber_members(zip(now[moved].tolist(), nodes[moved].tolist(), strict=True))
+
     def _erase(self, gone: set[int]) -> None:
         """Nothing of these ids is left: a fresh snapshot in place of log and files, other tables cleaned."""
         self._epoch += 1
         model = self.identities.model
-        snapshot = self._written(self.identities.seq, self.identities.state(), model)
+        snapshot = self._written_now()
         nodes = np.array(self.store.member_nodes(), np.int64)
         lost = nodes[model.labels_now(nodes) < 0] if len(nodes) else nodes
         self.store.erase(snapshot, gone, lost.tolist())
         self._drop_file(self.snapshot, snapshot)
         self.snapshot = snapshot
         self._n_since = self._n_operations = 0
-        self.recent = deque(
-            (_nameless(event) if {event.id, event.other} & gone else event for event in self.recent), _MOST_RECENT
-        )
+        self.recent = deque(_nameless(event) if {event.id, event.other} & gone else event for event in self.recent)
         sync_to_disk(self.folder)
 
     # --------------------------------------------------------------------------------------------- reading
@@ -488,7 +592,12 @@ class Collection:
         if not self.identities.is_fitted:
             return np.full(len(rows), -1)
         if self.identities.is_links:
-            ids = np.asarray(model.predict(rows, margin=margin), np.int64)
+            # vectors that come wait for one stretch of it, not for all
+            n_rows = max(1, _STRETCH // (model.n_subclusters_ * rows.shape[1] or 1))
+            parts = [
+                model.predict(rows[start : start + n_rows], margin=margin) for start in range(0, len(rows), n_rows)
+            ]
+            ids = np.concatenate(parts).astype(np.int64, copy=False)
             return ids if frames is None else self._told_apart(rows, ids, frames)
         reject = {"reject": True} if self.identities.is_learning else {}
         return np.asarray(model.predict(rows, **reject), np.int64)
@@ -583,17 +692,20 @@ class Collection:
     def close(self) -> None:
         """Finish what waits, write what followed, and let go of the lock; what comes later is refused."""
         with self._lock:
-            self._is_closed = True
+            self.is_closed = True
             self._queue.put(None)
         self._writer.join()
         if self._aside is not None:
             self._aside.join()
         while not self._queue.empty():
             left = self._queue.get_nowait()
-            if isinstance(left, _Written):
+            if isinstance(left, _Written | _Unwritten):
                 self._adopt_snapshot(left)
-        self._flush_quietly()
-        self._held.close()
+        try:
+            self._flush_quietly()
+        finally:
+            self._held.close()
+            self.ring()  # who listens hears the end
 
 
 def refuse_when_full(folder: Path, min_free_bytes: int, n_bytes: int = 0) -> None:

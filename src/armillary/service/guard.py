@@ -58,6 +58,7 @@ class Guard:
         self._hosts = {*LOOPBACK, "[::1]", *_words(settings.allowed_hosts.lower())}
         if not settings.is_loopback and settings.host not in ("0.0.0.0", "::"):
             self._hosts.add(settings.host.lower())
+        self._n_held = 0  # bytes of bodies at work
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         # requests are told apart in the log; nobody has to guess them, so chance is asked once
         self._born, self._numbers = secrets.token_hex(4), itertools.count()
@@ -70,13 +71,13 @@ class Guard:
         watch = _Watch(send)
         request = f"{self._born}{next(self._numbers):08x}"
         scope.setdefault("state", {})["request"] = request
-        who = "-"
+        who, held = "-", _Held()
         try:
             headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
             self._check_place(headers, scope)
             who = self._check_token(scope["method"], scope["path"], headers)
             self._check_rate(who if who != "-" else str((scope.get("client") or ("-",))[0]))
-            given = await self._body(scope, headers, receive)
+            given = await self._body(scope, headers, receive, held)
             with self._metrics.span(headers, lambda: self._facts(scope, watch)):
                 await self._inner(scope, given, watch.send)
         except ServiceError as error:
@@ -85,7 +86,16 @@ class Guard:
             _log.error("fault", extra={"facts": {"request": request, "error": type(error).__name__}}, exc_info=error)
             await _refuse(watch, ServiceError(500, "Something unexpected happened. It is in the log.", request=request))
         finally:
+            self._n_held -= held.n_bytes
             self._note(scope, watch, request, who)
+
+    def _hold(self, held: _Held, n_bytes: int) -> None:
+        """A body grows; many large ones at once are more than memory holds."""
+        most = max(self._settings.max_held_bytes, self._settings.max_body_bytes)  # one alone always has room
+        if self._n_held + n_bytes > most:
+            raise ServiceError(429, f"Requests with {most:,} bytes are at work already. Try again.", retry=1)
+        self._n_held += n_bytes
+        held.n_bytes += n_bytes
 
     def _check_place(self, headers: dict[str, str], scope: Scope) -> None:
         host = _without_port(headers.get("host", "").lower())  # names of hosts are the same in any case
@@ -126,7 +136,7 @@ class Guard:
                 429, f"More than {rate:g} requests a second. Slow down.", retry=max(1, round(1.0 / rate))
             )
 
-    async def _body(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Receive:
+    async def _body(self, scope: Scope, headers: dict[str, str], receive: Receive, held: _Held) -> Receive:
         """The body in one piece, or a refusal; what comes after it is the end of the connection."""
         is_import = scope["path"].endswith("/import")
         most = self._settings.max_import_bytes if is_import else self._settings.max_body_bytes
@@ -140,7 +150,7 @@ class Guard:
             return receive
         try:
             async with asyncio.timeout(self._settings.body_seconds):
-                body = await _whole_body(receive, most)
+                body = await _whole_body(receive, most, lambda n_bytes: self._hold(held, n_bytes))
         except TimeoutError:
             raise ServiceError(408, f"The body did not come within {self._settings.body_seconds:g} s.") from None
         is_first = True
@@ -172,6 +182,12 @@ class Guard:
             _log.info("request", extra={"facts": line})
 
 
+class _Held:
+    """How much of a request is in memory."""
+
+    n_bytes = 0
+
+
 class _Watch:
     """Passes an answer on, and remembers its status."""
 
@@ -184,7 +200,7 @@ class _Watch:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message["headers"] = [*message.get("headers", []), *_SAFE]
-            if self.status in (400, 408, 413):  # the rest of a body may be on its way, and nobody reads it
+            if self.status in (400, 408, 413, 429):  # the rest of a body may be on its way, and nobody reads it
                 message["headers"].append((b"connection", b"close"))
         await self._send(message)
 
@@ -204,7 +220,7 @@ _SAFE = [
 ]
 
 
-async def _whole_body(receive: Receive, most: int) -> bytes:
+async def _whole_body(receive: Receive, most: int, hold: Callable[[int], None]) -> bytes:
     parts: list[bytes] = []
     n_bytes = 0
     while True:
@@ -215,6 +231,7 @@ async def _whole_body(receive: Receive, most: int) -> bytes:
         n_bytes += len(part)
         if n_bytes > most:
             raise ServiceError(413, f"A body has at most {most:,} bytes. Send several requests.")
+        hold(len(part))
         parts.append(part)
         if not message.get("more_body"):
             return b"".join(parts)

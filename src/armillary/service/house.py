@@ -51,6 +51,10 @@ class House:
         """All names, in order."""
         return sorted(self._rooms)
 
+    def broken(self) -> list[str]:
+        """Names of collections that stopped, in order."""
+        return sorted(name for name, room in tuple(self._rooms.items()) if room.broken is not None)
+
     def get(self, name: str) -> Collection:
         """The collection of a name."""
         found = self._rooms.get(name)
@@ -129,8 +133,10 @@ class House:
             room = self.get(name)
             del self._rooms[name]
             room.close()
-            doomed = room.folder.with_name(f"{_NEW}{name}-deleted")
-            room.folder.rename(doomed)  # one step: whatever comes, it is not opened again
+            # a folder of its own: what could not be removed of another of this name may lie there still
+            doomed = Path(tempfile.mkdtemp(prefix=_NEW, dir=room.folder.parent))
+            room.folder.rename(doomed / name)  # one step: whatever comes, it is not opened again
+            sync_to_disk(room.folder.parent)
             shutil.rmtree(doomed, ignore_errors=True)
 
     def close(self) -> None:

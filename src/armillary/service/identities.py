@@ -6,9 +6,10 @@ clock in here, no chance and no thread; times come from the log.
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from armillary.engines.links import Fate
 from armillary.exceptions import ArmillaryError
-from armillary.models.links.links import Links, most_in_place, standing_merges
+from armillary.models.links.links import Links, kept_apart_from, most_in_place, standing_merges
 from armillary.models.means.ddp_vmf_means import DDPvMFMeans
 from armillary.service.errors import ServiceError
 from armillary.service.operations import (
@@ -43,8 +44,9 @@ Int64Array = npt.NDArray[np.int64]
 
 _FATES = {Fate.BIRTH: "born", Fate.SPLIT: "split", Fate.MERGE: "merged", Fate.DEATH: "forgotten"}
 _MOST_FRAMES = 100_000  # the oldest are no longer remembered
+_MOST_IN_FRAME = 1_000  # each of a frame is kept apart from each other: half a million pairs
 _MOST_UNDOABLE = 1_000
-_ENOUGH_HISTORY = 1_000_000  # no call that learns in place tells as much, so none of it is lost before it is read
+LEAST_HISTORY = 1_000_000  # no call tells as much, so none of it is lost before it is read
 
 
 class Identities:
@@ -58,6 +60,11 @@ class Identities:
         self.next_event = 1
         self.n_rows = 0
         self.frames: OrderedDict[str, list[int]] = OrderedDict()
+        self.merged: dict[int, int] = {}  # ids that went into others, however long ago: a model forgets the oldest
+        if self.is_links:
+            model.max_history = max(model.max_history, LEAST_HISTORY)
+            if self.is_fitted:
+                self.merged = dict(standing_merges(model.history_).tolist())
         self.undoable: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self.own_names: dict[int, str] = {}  # of models that have none
 
@@ -71,6 +78,7 @@ class Identities:
             "n_rows": self.n_rows,
             # copies: the next vectors of a frame come before a snapshot is written
             "frames": [(frame, list(ids)) for frame, ids in self.frames.items()],
+            "merged": list(self.merged.items()),
             "undoable": list(self.undoable.items()),
             "own_names": list(self.own_names.items()),
         }
@@ -79,6 +87,8 @@ class Identities:
         """Go on from what `state` gave."""
         self.seq, self.next_event, self.n_rows = state["seq"], state["next_event"], state["n_rows"]
         self.frames = OrderedDict((frame, list(ids)) for frame, ids in state["frames"])
+        if "merged" in state:
+            self.merged = _without_rings({int(gone): int(kept) for gone, kept in state["merged"]})
         self.undoable = OrderedDict((int(seq), record) for seq, record in state["undoable"])
         self.own_names = {int(number): name for number, name in state["own_names"]}
 
@@ -135,7 +145,7 @@ class Identities:
         if not given:
             return []
         if self.is_links:
-            found: list[int] = self.model.current_ids(given).tolist()
+            found: list[int] = self.model.current_ids([self._last(number) for number in given]).tolist()
             return found
         alive = set(self.ids_now().tolist())
         return [number if number in alive else -1 for number in given]
@@ -149,13 +159,20 @@ class Identities:
 
     def known_as(self, number: int) -> list[int]:
         """All ids that became one with this one, increasing; also where their cluster is no more."""
-        if not self.is_links or not self.is_fitted:
-            return [number]
-        last = np.arange(self.next_id)
-        for gone, kept in reversed(standing_merges(self.model.history_).tolist()):
-            last[gone] = last[kept]
-        found: list[int] = np.flatnonzero(last == last[number]).tolist()
-        return found
+        into: dict[int, list[int]] = {}
+        for gone, kept in tuple(self.merged.items()):
+            into.setdefault(kept, []).append(gone)
+        found, left = [], [self._last(number)]
+        while left:
+            found.append(left.pop())
+            left += into.get(found[-1], ())
+        return sorted(found)
+
+    def _last(self, number: int) -> int:
+        """What an id became by merges."""
+        while number in self.merged:
+            number = self.merged[number]
+        return number
 
     # ------------------------------------------------------------------------------------------ operations
 
@@ -187,7 +204,7 @@ class Identities:
 
     def _n_joined(self, asked: Sequence[tuple[int, float, Operation]]) -> int:
         """How many of these, from the first on, add vectors that one call may learn without a copy of the model."""
-        if not self.is_links or not self.is_fitted or self.model.max_history < _ENOUGH_HISTORY:
+        if not self.is_links or not self.is_fitted:
             return 0
         first, most = asked[0][2].rows, most_in_place(self.model.n_features_in_)
         for place, (_, _, operation) in enumerate(asked):
@@ -263,16 +280,18 @@ class Identities:
             raise ServiceError(
                 422, f"frames must have one entry for each of the {len(rows)} vectors; got {len(frames)}."
             )
+        self._refuse_crowds(frames)
         ids, nodes = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-        for row, frame in enumerate(frames):
-            seen = self.frames.setdefault(frame, [])
-            one = rows[row : row + 1]
-            ids[row] = self.model.partial_fit_predict(
-                one, frames=[0], apart_from=np.array(seen, np.int64), margin=margin
-            )[0]
-            nodes[row] = self.model.nodes_[0]
-            if ids[row] >= 0:
-                seen.append(int(ids[row]))
+        starts = [row for row, frame in enumerate(frames) if row == 0 or frame != frames[row - 1]]
+        for start, stop in itertools.pairwise([*starts, len(rows)]):
+            part = slice(start, stop)
+            seen = self.frames.get(frames[start], [])
+            seen = [number for number in dict.fromkeys(self.current(seen)) if number >= 0]
+            ids[part] = self.model.partial_fit_predict(
+                rows[part], frames=np.zeros(stop - start, np.int64), apart_from=seen or None, margin=margin
+            )
+            nodes[part] = self.model.nodes_
+            self.frames[frames[start]] = [*seen, *(number for number in ids[part].tolist() if number >= 0)]
         for frame in dict.fromkeys(frames):
             self.frames.move_to_end(frame)
         while len(self.frames) > _MOST_FRAMES:
@@ -280,12 +299,21 @@ class Identities:
         self._nodes = nodes
         return ids
 
+    def _refuse_crowds(self, frames: list[str]) -> None:
+        for frame, n_rows in Counter(frames).items():
+            n_all = n_rows + len(self.frames.get(frame, ()))
+            if n_all > _MOST_IN_FRAME:
+                raise ServiceError(
+                    422, f"A frame has at most {_MOST_IN_FRAME:,} vectors, which are all kept apart; got {n_all:,}. "
+                    "Give shorter moments frames of their own.",
+                )  # fmt: skip
+
     def _name(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
         number, name = self.alive(operation.fields["id"]), operation.fields["name"]
         before = self.names.get(number)
         self._set_name(number, name)
         story.tell("named" if name is not None else "unnamed", number, name=name)
-        self._may_undo(story.seq, {"kind": NAME, "id": number, "before": before})
+        self._may_undo(story.seq, {"kind": NAME, "id": number, "before": before, "after": name})
         return {"id": number, "name": name}, []
 
     def _set_name(self, number: int, name: str | None) -> None:
@@ -298,42 +326,61 @@ class Identities:
 
     def _must_link(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
         one, other = self._pair(operation)
+        self._refuse_two_names(one, other, "use merge, which keeps the first")
+        return self._joined(one, other, story, self._said_of(one, other)), []
+
+    def _refuse_two_names(self, one: int, other: int, way_out: str) -> None:
         names = self.names
         if one in names and other in names and names[one] != names[other]:
             # without the names, which the model's sentence has: this one is kept under its key
             raise ServiceError(422, f"ids {one} and {other} have different names and are not linked. Take one of the "
-                                    f"names away, or use merge, which keeps the first.")  # fmt: skip
-        return self._joined(one, other, story, {}), []
+                                    f"names away, or {way_out}.")  # fmt: skip
 
     def _merge(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
         """As must_link, whatever was said before: the name of the first stays, that they are apart is taken back."""
         one, other = self._pair(operation)
-        names = self.names
-        before = {str(number): names[number] for number in (one, other) if number in names}
+        names, said = self.names, self._said_of(one, other)
         self.model.may_link(one, other)
         kept_name = names.get(one, names.get(other))
         if one in names and other in names:
             self.model.name(other, None)
-        answer = self._joined(one, other, story, before)
+        answer = self._joined(one, other, story, said)
         if self.names.get(answer["id"]) != kept_name:
             self.model.name(answer["id"], kept_name)
+        if story.seq in self.undoable:
+            self.undoable[story.seq]["name"] = kept_name
         return answer, []
 
-    def _joined(self, one: int, other: int, story: _Story, names: dict[str, str]) -> dict[str, Any]:
+    def _said_of(self, one: int, other: int) -> dict[str, Any]:
+        """Names of two ids, and from which others they are kept apart: what an undo gives back to each."""
+        names = self.names
+        return {
+            "names": {str(number): names[number] for number in (one, other) if number in names},
+            "apart": {str(number): kept_apart_from(self.model, number) for number in (one, other)},
+        }
+
+    def _joined(self, one: int, other: int, story: _Story, said: dict[str, Any]) -> dict[str, Any]:
         gone = max(one, other)
         if one == other:
             return {"id": one}
         numbers = self.model.subclusters_of(gone).tolist()
-        kept = int(self.model.must_link(one, other))
-        story.tell("merged", gone, kept)
-        self._may_undo(story.seq, {"kind": MERGE, "kept": kept, "gone": gone, "numbers": numbers, "names": names})
+        kept = self._linked(one, other, story)
+        record = {"kind": MERGE, "kept": kept, "gone": gone, "numbers": numbers, "name": self.names.get(kept), **said}
+        self._may_undo(story.seq, record)
         return {"id": kept}
+
+    def _linked(self, one: int, other: int, story: _Story) -> int:
+        """One cluster of two; what else it brought about is told too: sub-clusters that merge can lose their links."""
+        kept = int(self.model.must_link(one, other))
+        story.tell_from([Fate.MERGE, max(one, other), kept])
+        return kept
 
     def _cannot_link(self, operation: Operation, story: _Story) -> tuple[dict[str, Any], list[Member]]:
         one, other = self._pair(operation)
+        was_apart = other in kept_apart_from(self.model, one)
         self.model.cannot_link(one, other)
         story.tell("kept apart", one, other)
-        self._may_undo(story.seq, {"kind": CANNOT_LINK, "one": one, "other": other})
+        self._may_undo(story.seq, {"kind": CANNOT_LINK, "one": one, "other": other, "was_apart": was_apart})
         return {"ids": [one, other]}, []
 
     def _pair(self, operation: Operation) -> tuple[int, int]:
@@ -425,6 +472,8 @@ class Identities:
         match record["kind"]:
             case "name":
                 number = self.alive(record["id"])
+                if "after" in record and self.names.get(number) != record["after"]:
+                    raise ServiceError(409, f"id {number} was named again since. Undo that first, or name it.")
                 self._set_name(number, record["before"])
                 story.tell("named" if record["before"] is not None else "unnamed", number, name=record["before"])
                 return {"id": number}
@@ -434,27 +483,46 @@ class Identities:
                 return self._rejoined(record, story)
             case _:
                 one, other = self.alive(record["one"]), self.alive(record["other"])
-                self.model.may_link(one, other)
-                story.tell("free to merge", one, other)
+                if not record.get("was_apart") and not self._is_said_apart(one, other, record):
+                    self.model.may_link(one, other)
+                    story.tell("free to merge", one, other)
                 return {"ids": [one, other]}
 
+    def _is_said_apart(self, one: int, other: int, undone: dict[str, Any]) -> bool:
+        """Whether people said besides that two ids are not one, and did not take it back."""
+        return any(
+            record["kind"] == CANNOT_LINK and {self._last(record["one"]), self._last(record["other"])} == {one, other}
+            for record in self.undoable.values()
+            if record is not undone
+        )
+
     def _unmerged(self, record: dict[str, Any], story: _Story) -> dict[str, Any]:
-        kept, gone = self.alive(record["kept"]), int(record["gone"])
+        kept, gone, names = self.alive(record["kept"]), int(record["gone"]), record["names"]
         part = int(self.model.restore(kept, record["numbers"], gone))
-        for number, name in record["names"].items():
-            self.model.name(int(number), name)
-        if record["names"] and str(kept) not in record["names"]:
-            self.model.name(kept, None)
         story.tell("split", part, kept)
+        own_name = names.get(str(record["kept"]))
+        if self.names.get(kept) == record.get("name", own_name):  # else it was named since
+            self.model.name(kept, own_name)
+        self.model.name(part, names.get(str(gone)))
+        self._part_again(kept, part, record)
         return {"id": kept, "part": part}
+
+    def _part_again(self, kept: int, part: int, record: dict[str, Any]) -> None:
+        """From whom each of two was kept apart before they were merged."""
+        before = {
+            side: set(self.current(record.get("apart", {}).get(str(record[side]), ()))) for side in ("kept", "gone")
+        }
+        for other in sorted(before["gone"] - {-1, kept, part}):
+            self.model.cannot_link(part, other)
+            if kept == record["kept"] and other not in before["kept"] and not self._is_said_apart(kept, other, record):
+                self.model.may_link(kept, other)
 
     def _rejoined(self, record: dict[str, Any], story: _Story) -> dict[str, Any]:
         one, part = self.alive(record["id"]), self.alive(record["part"])
         if one != part:
+            self._refuse_two_names(one, part, "merge them, which keeps the first")
             self.model.may_link(one, part)
-            kept = int(self.model.must_link(one, part))
-            story.tell("merged", max(one, part), kept)
-            one = kept
+            one = self._linked(one, part, story)
         return {"id": one}
 
     def _may_undo(self, seq: int, record: dict[str, Any]) -> None:
@@ -489,6 +557,10 @@ class _Story:
 
     def tell(self, kind: str, number: int, other: int = -1, name: str | None = None) -> None:
         """One event."""
+        if kind == "merged":
+            self._identities.merged[number] = other
+        elif kind == "split":
+            self._identities.merged.pop(number, None)
         place = self._identities.next_event + len(self.events)
         self.events.append(Event(place, self._at, kind, number, other, self.seq, name))
 
@@ -502,12 +574,33 @@ class _Story:
         for _, fate, number, other in history[first:stop].tolist():
             self.tell(_FATES[Fate(fate)], number, other)
 
+    def tell_from(self, line: list[int]) -> None:
+        """What the history of Links has from the newest such line on."""
+        history = self._identities.model.history_
+        first = int(np.flatnonzero((history[:, 1:] == line).all(axis=1))[-1])
+        for _, fate, number, other in history[first:].tolist():
+            self.tell(_FATES[Fate(fate)], number, other)
+
     def tell_step(self) -> None:
         """What the last step of DDPvMFMeans brought."""
         record = self._identities.model.record()
         for kind, ids in (("born", record.births), ("came back", record.revivals), ("forgotten", record.deaths)):
             for number in np.asarray(ids, np.int64).tolist():
                 self.tell(kind, number)
+
+
+def _without_rings(merged: dict[int, int]) -> dict[int, int]:
+    """The same; a bundle of anybody's may send whoever follows it round and round."""
+    ended: set[int] = set()
+    for number in merged:
+        path: dict[int, None] = {}
+        while number in merged and number not in ended:
+            if number in path:
+                raise ServiceError(422, f"id {number} went into itself. Export again.")
+            path[number] = None
+            number = merged[number]
+        ended.update(path)
+    return merged
 
 
 def _mentions(record: dict[str, Any], gone: set[int]) -> bool:

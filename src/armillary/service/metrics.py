@@ -51,8 +51,18 @@ class Metrics:
         counter.inc()
         self._timers[route].observe(seconds)
 
-    def page(self) -> bytes:
-        """As Prometheus reads it."""
+    def drop(self, collection: str) -> None:
+        """What was counted of a collection that is no more."""
+        with contextlib.suppress(KeyError):
+            self.vectors.remove(collection)
+
+    def page(self, counts: Mapping[str, tuple[int, int]]) -> bytes:
+        """As Prometheus reads it, with how many ids and waiting requests each collection has now."""
+        self.ids.clear()
+        self.waiting.clear()
+        for name, (n_ids, n_waiting) in counts.items():
+            self.ids.labels(name).set(n_ids)
+            self.waiting.labels(name).set(n_waiting)
         return prometheus_client.generate_latest(self.registry)
 
     @contextlib.contextmanager

@@ -13,6 +13,7 @@ from armillary.models.links.links import Links
 from armillary.models.means.ddp_vmf_means import DDPvMFMeans
 from armillary.selection.link_tuning import LINK_PRESETS, tune_links
 from armillary.service.errors import unusable
+from armillary.service.identities import LEAST_HISTORY
 from armillary.service.operations import Rows
 
 _CLASSES = {"Links": Links, "DDPvMFMeans": DDPvMFMeans}
@@ -56,6 +57,10 @@ def made(facts: dict[str, Any]) -> Any:
     for name in facts["parameters"]:
         if name not in known:
             raise unusable(f"{name!r} is no parameter of {facts['class']} here; there are {', '.join(sorted(known))}.")
+    history = facts["parameters"].get("max_history")
+    if isinstance(history, int | float) and history < LEAST_HISTORY:
+        raise unusable(f"max_history of a collection must be {LEAST_HISTORY:,} at least: events and ids are told by "
+                       "it. Leave it out.")  # fmt: skip
     model, probe = kind(**facts["parameters"]), kind(**facts["parameters"])
     probe.n_features_in_ = 2  # some check their parameters against the width of rows
     try:

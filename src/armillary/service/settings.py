@@ -29,6 +29,7 @@ class Settings:
     keyfile: str = ""
     max_body_bytes: int = 64 << 20
     max_import_bytes: int = 16 << 30
+    max_held_bytes: int = 1 << 30  # of the bodies of all requests that are at work
     max_batch: int = 10_000
     max_dimension: int = 16_384
     max_queue: int = 1024

@@ -50,7 +50,9 @@ _KEPT_SECONDS, _KEPT_KEYS = 7 * 86_400.0, 1_000_000
 _FULL = ("full", "disk i/o")
 _MOST_UNSAVED, _MANY_UNSAVED = 4 << 20, 64 << 20  # bytes of the write-ahead log
 _ROW_BYTES = 1024  # of an operation beside its vectors, with what followed
+_MOST_SOUGHT = 20  # ids in one query
 _MOST_DROPPED = 256  # operations in one quiet commit
+_PATIENCE = 30.0  # seconds
 
 
 class Entry(NamedTuple):
@@ -121,7 +123,7 @@ class Store:
         with self._lock:
             self._reading.close()
         with contextlib.suppress(sqlite3.Error):
-            self._writing.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._cut_now()
         self._writing.close()
 
     # ------------------------------------------------------------------------------- the write-ahead log
@@ -129,9 +131,16 @@ class Store:
     def _cut(self) -> bool:
         """Bring the write-ahead log into the main file and cut it to nothing; False where readers were in the way."""
         with contextlib.suppress(sqlite3.Error), self._bringing, self._lock:
-            (is_busy, _, _) = self._writing.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            return not is_busy
+            return self._cut_now()
         return False
+
+    def _cut_now(self) -> bool:
+        self._writing.execute("PRAGMA busy_timeout = 0")  # a copy reads for as long as it takes, and all would wait
+        try:
+            (is_busy, _, _) = self._writing.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            self._writing.execute(f"PRAGMA busy_timeout = {1000 * _PATIENCE:.0f}")
+        return not is_busy
 
     def _bring_if_due(self, n_bytes: int) -> None:
         """Every few megabytes a thread brings the log into the main file, so that no answer waits for that.
@@ -220,6 +229,11 @@ class Store:
         """Whether something is left for quiet moments."""
         return self._has_replaced or not self._is_cut
 
+    @property
+    def is_uncut(self) -> bool:
+        """Whether what was erased may still be in the write-ahead log."""
+        return not self._is_cut
+
     def erase(self, snapshot: Snapshot, ids: Iterable[int], nodes: Iterable[int]) -> None:
         """Replace the log by a snapshot, and take these ids out of everything else; nothing of them stays in the file.
 
@@ -231,12 +245,18 @@ class Store:
             _put_snapshot(connection, snapshot, drops_log=True)
             connection.executemany("DELETE FROM meta WHERE id = ?", gone)
             connection.executemany("DELETE FROM thumbnails WHERE id = ?", gone)
-            connection.executemany("UPDATE events SET name = NULL WHERE id = ?", gone)
-            connection.executemany("UPDATE events SET name = NULL WHERE other = ?", gone)
+            for side in ("id", "other"):
+                query = f"UPDATE events SET name = NULL WHERE {side} = ? AND name IS NOT NULL"
+                connection.executemany(query, gone)
             connection.executemany("DELETE FROM members WHERE node = ?", [(node,) for node in nodes])
             _scrub_answers(connection, {number for (number,) in gone})
         self._replaced, self._has_replaced = snapshot.seq, False
         self._is_cut = self._cut()
+
+    def renumber_members(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Put kept vectors under other sub-clusters: (those they are in now, those they are under)."""
+        with self._transaction() as connection:
+            connection.executemany("UPDATE members SET node = ? WHERE node = ?", pairs)
 
     def set_fact(self, name: str, value: Any) -> None:
         """Keep a fact of the collection."""
@@ -260,8 +280,11 @@ class Store:
     # --------------------------------------------------------------------------------------------- reading
 
     def _read(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        with self._lock:
-            return self._reading.execute(query, values).fetchall()
+        try:
+            with self._lock:
+                return self._reading.execute(query, values).fetchall()
+        except sqlite3.ProgrammingError as error:  # closed meanwhile
+            raise ServiceError(503, "The collection is closed: it was deleted, or the server ends.") from error
 
     def facts(self) -> dict[str, Any]:
         """All facts."""
@@ -414,7 +437,7 @@ def _snapshot(seq: int, file: str, digest: str, state: str) -> Snapshot:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA secure_delete = ON")
@@ -513,7 +536,7 @@ def _drop_old_keys(connection: sqlite3.Connection) -> None:
 
 def _scrub_answers(connection: sqlite3.Connection, gone: set[int]) -> None:
     changed = []
-    for seq, body in connection.execute("SELECT seq, body FROM answers WHERE body IS NOT NULL"):
+    for seq, body in connection.execute(*_answers_with(gone)):
         answer = json.loads(body)
         if answer.get("id") in (answer.get("ids") or ()):
             continue  # the answer to a forget: its key must give it again, and events have these numbers too
@@ -523,6 +546,19 @@ def _scrub_answers(connection: sqlite3.Connection, gone: set[int]) -> None:
         if scrubbed != answer:
             changed.append((json.dumps(scrubbed), seq))
     connection.executemany("UPDATE answers SET body = ? WHERE seq = ?", changed)
+
+
+def _answers_with(gone: set[int]) -> tuple[str, list[str]]:
+    """The query for answers that may have one of these ids, and what stands for its marks.
+
+    A million answers are kept: to read each as JSON takes 10 s, in which nothing else is written.
+    """
+    query = "SELECT seq, body FROM answers WHERE body IS NOT NULL"
+    if len(gone) > _MOST_SOUGHT:
+        return query, []
+    # as json.dumps has a number: after a bracket or a blank, before a comma or what closes
+    words = [f"{before}{number}{after}" for number in sorted(gone) for before in "[ " for after in ",]}"]
+    return f"{query} AND ({' OR '.join(['instr(body, ?)'] * len(words)) or 'FALSE'})", words
 
 
 def _without_ids(name: str, value: Any, gone: set[int]) -> Any:

@@ -97,8 +97,16 @@ class Tokens:
             known = change(list(self.all()))
             with whole_file(self.path) as stream:
                 os.chmod(stream.name, 0o600)
+                _give_to_owner(stream.name, self.path.parent)
                 stream.write(json.dumps({"tokens": [asdict(token) for token in known]}, indent=1).encode())
             os.chmod(self.path, 0o600)
+
+
+def _give_to_owner(file: str, folder: Path) -> None:
+    """What root makes in the folder of a service is for its user, who could not read it otherwise."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        status = os.stat(folder)
+        os.chown(file, status.st_uid, status.st_gid)
 
 
 def _with(known: list[Token], fresh: Token) -> list[Token]:
@@ -110,5 +118,7 @@ def _with(known: list[Token], fresh: Token) -> list[Token]:
 def _read(path: Path) -> list[Token]:
     try:
         return [Token(**token) for token in json.loads(path.read_text())["tokens"]]
+    except PermissionError as error:
+        raise InputError(f"'{path}' must be readable by the user of the server: {error.strerror}. chown it.") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"'{path}' must be a file that armillary token wrote; it is not: {error}.") from None

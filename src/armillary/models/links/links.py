@@ -19,7 +19,7 @@ import math
 import numbers
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Self
 
@@ -43,6 +43,7 @@ from armillary.models.links._link_graph import (
     NOBODY,
     Answers,
     Int64Array,
+    Ledger,
     LinkGraph,
     SavedForest,
     block_rows,
@@ -82,7 +83,12 @@ _SHOWN = (
     "subcluster_parents_",
     "_is_pinned",
     "_last_seen",
+    "_apart",
+    "_named_ids",
 )
+
+# What is made of the others where it is wanted.
+_AT_WORK = ("_graph", "_shown", "_coded", "_growing")
 
 
 class LinkEvent(NamedTuple):
@@ -571,9 +577,24 @@ class Links(Clusterer):
 
     def _leads(self, rows: FloatArray) -> Float64Array:
         """By how much the best cluster is nearer than the second best, for each row (b,); inf without a second."""
-        with self._turns.lock:
-            graph = self._graph_at_work(self._rule())
-            return np.array([_lead(graph, row) for row in rows])
+        leads, rule = np.empty(len(rows)), self._rule()
+        for place, row in enumerate(rows):
+            with self._read_graph(rule) as graph:  # for each: a learner comes in between
+                leads[place] = _lead(graph, row)
+        return leads
+
+    @contextmanager
+    def _read_graph(self, rule: LinkRule) -> Iterator[LinkGraph]:
+        """The graph while nobody learns; the lock is open meanwhile, and who waits to learn is next."""
+        turns = self._turns
+        with turns.lock:
+            turns.wait_for_learners()
+            graph = self._graph_at_work(rule)
+            turns.enter()
+        try:
+            yield graph
+        finally:
+            turns.leave()
 
     def _check_margin(self, margin: Any, call: str) -> float:
         hint = "It is a difference of two cosines."
@@ -620,13 +641,13 @@ class Links(Clusterer):
         check_is_fitted(self)
         n_wanted = check_integer(k, "k", f"{self._who}.alternatives", low=1)
         rule, thresholds = self._rule(), self._thresholds()
-        with self._turns.lock:
+        with self._read_graph(rule) as graph:
             row = np.asarray(self._row(x, is_new=False)[0], np.float64)
-            cosines = self._graph_at_work(rule).cosines(row)
-            order = np.lexsort((self._subcluster_numbers, -cosines))
-            _, first = np.unique(self.subcluster_ids_[order], return_index=True)
+            saved, cosines = graph.saved(), graph.cosines(row)
+            order = np.lexsort((saved.numbers, -cosines))
+            _, first = np.unique(saved.ids[order], return_index=True)
             nearest = order[np.sort(first)[:n_wanted]]
-            found = self.subcluster_ids_[nearest].tolist(), cosines[nearest].tolist(), self.counts_[nearest].tolist()
+            found = saved.ids[nearest].tolist(), cosines[nearest].tolist(), saved.counts[nearest].tolist()
         return [
             Alternative(number, cosine, cosine - min(thresholds.subcluster, thresholds.edge(count)))
             for number, cosine, count in zip(*found, strict=True)
@@ -713,6 +734,8 @@ class Links(Clusterer):
         with self._turns.lock:
             end, history, ids = self.next_id_, self.history_, self.subcluster_ids_.copy()
         given = self._integers(past_ids, "past_ids", "ids", end)
+        if np.isin(given, ids).all():  # as most are: nothing needs to be followed
+            return given
         return _followed(given, standing_merges(history), ids, ids)
 
     def subclusters_of(self, cluster: int) -> Int64Array:
@@ -1139,11 +1162,15 @@ class Links(Clusterer):
         rule = self._rule()
         with self._turns.alone():
             graph = LinkGraph(points.n_features, rule=rule) if is_new else self._graph_at_work(rule)
-            teacher = _Teacher(graph, rule, self._corrections(is_new=is_new), given, least)
+            said, known = self._corrections(is_new=is_new), vars(self).get("_growing")
+            growing = known[1] if known is not None and known[0] is said.apart else Ledger(said.apart)
+            teacher = _Teacher(graph, rule, said, given, least, growing)
             answers = teacher.taught(points, moments)
             self._publish(X, is_new=is_new)
             self._adopt(graph, answers, teacher.corrections, is_new=is_new)
-            self._apart = teacher.corrections.apart
+            if is_new:
+                self._apart = teacher.corrections.apart
+            self._growing = teacher.corrections.apart, growing
         return self
 
     def _ids_apart(self, apart_from: Any, *, is_new: bool) -> Int64Array:
@@ -1157,7 +1184,8 @@ class Links(Clusterer):
         if is_new:
             return LinkGraph(points.n_features, rule=rule), self._corrections(is_new=True)
         with self._turns.lock:
-            return self._graph_at_work(rule).copy(), self._corrections()
+            said = self._corrections()
+            return self._graph_at_work(rule).copy(), said._replace(apart=said.apart.copy(), named=said.named.copy())
 
     def _taught(
         self, graph: LinkGraph, points: Points, rule: LinkRule, corrections: Corrections, watching: tuple[Callback, ...]
@@ -1181,18 +1209,11 @@ class Links(Clusterer):
         """Of each vector (n,): its id or -1, the id of its nearest sub-cluster, and the cosine with that."""
         points = host_points(self._points(X, sample_weight, is_new=False))
         rule = self._rule()
-        turns = self._turns
-        with turns.lock:
-            turns.wait_for_learners()
-            graph = self._graph_at_work(rule)
-            turns.enter()
-        try:
+        with self._read_graph(rule) as graph:
             if points.n_features != graph.n_features:  # fitted anew since the gate, which has a sentence for it
                 points = host_points(self._points(X, sample_weight, is_new=False))
             ids, slots, cosines = graph.predict(points, rule)
             return points, (ids, graph.ids_at(slots), cosines)
-        finally:
-            turns.leave()
 
     def _passes(self, points: AnyPoints) -> AbstractContextManager[Passes]:
         """Vectors are learned one after the other, so there is no `n_threads`; `transform` takes every core."""
@@ -1334,11 +1355,25 @@ class Links(Clusterer):
         return graph
 
     def _corrections(self, *, is_new: bool = False) -> Corrections:
-        """What the user said, for the kernel to read, and to rename where clusters merge."""
+        """What the user said, for the kernel to read, and to rename in place where clusters merge.
+
+        There may be a million pairs: a copy of them for each vector would take longer than the vector.
+        """
         if is_new or (len(self._apart) == 0 and len(self._named_ids) == 0):
             return _NO_CORRECTIONS
-        codes = np.unique(self._names.astype(str), return_inverse=True)[1].astype(np.int64)
-        return Corrections(self._apart.copy(), self._named_ids.copy(), codes)
+        self._apart, self._named_ids = (
+            np.require(values, np.int64, ("C", "W")) for values in (self._apart, self._named_ids)
+        )
+        return Corrections(self._apart, self._named_ids, self._name_codes())
+
+    def _name_codes(self) -> Int64Array:
+        """A number for each name (L,), the same for equal ones."""
+        known = vars(self).get("_coded")
+        if known is None or known[0] is not self._names:
+            numbers: dict[str, int] = {}
+            codes = [numbers.setdefault(name, len(numbers)) for name in self._names.tolist()]
+            known = self._coded = self._names, np.array(codes, np.int64)
+        return known[1]
 
     def _set_names(self, named: dict[int, str]) -> None:
         self._named_ids = np.array(sorted(named), dtype=np.int64)
@@ -1371,7 +1406,9 @@ class Links(Clusterer):
             self._apart = _NO_PAIRS
             self._set_names({})
         elif len(corrections.apart) or len(corrections.named):
-            self._keep_corrections(corrections, events)
+            self._apart, self._named_ids = corrections.apart, corrections.named
+            if np.any(events[:, 1] >= Fate.MERGE):
+                self._keep_corrections(events)
         self._warn_of_many(n_before)
 
     def _show(self, graph: LinkGraph) -> None:
@@ -1382,11 +1419,10 @@ class Links(Clusterer):
         self._last_seen = saved.last_seen
         self._shown = graph.forest
 
-    def _keep_corrections(self, corrections: Corrections, events: Int64Array) -> None:
+    def _keep_corrections(self, events: Int64Array) -> None:
         """Of what the user said, the part that is about clusters that there are."""
-        self._apart = corrections.apart
-        # two clusters that merged have one name, or only one of them had any
-        self._set_names(dict(zip(corrections.named.tolist(), self._names.tolist(), strict=True)))
+        if (np.diff(self._named_ids) <= 0).any():  # two that merged have one name, or only one of them had any
+            self._set_names(dict(zip(self._named_ids.tolist(), self._names.tolist(), strict=True)))
         if np.any(events[:, 1] == Fate.DEATH):
             alive = self.cluster_ids_
             self._apart = self._apart[np.isin(self._apart, alive).all(axis=1)]
@@ -1412,16 +1448,23 @@ class Links(Clusterer):
         with self._turns.lock:
             state = super()._moment()
             shown = {name: state[name].copy() for name in _SHOWN if name in state}
-        return {name: value for name, value in (state | shown).items() if name not in ("_graph", "_shown")}
+        return {name: value for name, value in (state | shown).items() if name not in _AT_WORK}
 
 
 class _Teacher:
     """Lets a graph learn vectors of frames, and those that are clear."""
 
     def __init__(
-        self, graph: LinkGraph, rule: LinkRule, corrections: Corrections, apart: Int64Array, margin: float | None
+        self,
+        graph: LinkGraph,
+        rule: LinkRule,
+        corrections: Corrections,
+        apart: Int64Array,
+        margin: float | None,
+        growing: Ledger,
     ) -> None:
         self.corrections = corrections
+        self._growing = growing  # has the pairs of the corrections; to copy a million for each new one takes 5 ms
         self._graph, self._rule, self._apart, self._margin = graph, rule, apart, margin
 
     def taught(self, points: Points, moments: Int64Array) -> Answers:
@@ -1461,15 +1504,33 @@ class _Teacher:
         self._apart = np.unique(np.where(self._apart == gone, kept, self._apart))
 
     def _keep_apart(self, cluster: int, company: list[int]) -> None:
-        pairs = [sorted((cluster, other)) for other in company if other >= 0 and other != cluster]
+        if not company:
+            return
+        apart = self.corrections.apart
+        sides = apart.ravel()
+        partners = sides[np.flatnonzero(sides == cluster) ^ 1]  # the other sides of its pairs
+        known = {cluster, *partners.tolist()}
+        pairs = [sorted((cluster, other)) for other in dict.fromkeys(company) if other >= 0 and other not in known]
         if pairs:
-            apart = np.unique(np.concatenate([self.corrections.apart, np.array(pairs, np.int64)]), axis=0)
-            self.corrections = self.corrections._replace(apart=apart)
+            self.corrections = self.corrections._replace(apart=self._growing.add(np.array(pairs, np.int64), _MOST))
 
 
 def most_in_place(n_features: int) -> int:
     """How many dense vectors one call learns in the arrays at work; beyond them it learns in a copy of all."""
     return block_rows(n_features)
+
+
+def kept_apart_from(model: Links, cluster: int) -> list[int]:
+    """The ids of the clusters that one is kept apart from, increasing."""
+    sides = model._apart.ravel()
+    return sorted(set(sides[np.flatnonzero(sides == cluster) ^ 1].tolist()))
+
+
+def nodes_now(model: Links, nodes: Int64Array) -> Int64Array:
+    """The numbers by which sub-clusters (n,) go now; -1 for those that are no more."""
+    with model._turns.lock:
+        numbers, joins = model._subcluster_numbers.copy(), model._joins
+    return _followed(nodes, joins, numbers, numbers)
 
 
 def standing_merges(history: Int64Array) -> Int64Array:

@@ -4,7 +4,7 @@ const COLORS = ["#0e56ab", "#e9904a", "#6fd6a6", "#972d5e", "#13a2e3", "#eccb36"
   "#816d1e", "#a594ee", "#8d4fb4"];
 const byId = (name) => document.getElementById(name);
 const MOST_ROWS = 1000; // lines of ids; `find` reaches the others
-const chosen = { collection: "", id: null, since: 0, rows: new Map(), count: 0, turn: 0 };
+const chosen = { collection: "", id: null, since: 0, counted: 0, rows: new Map(), count: 0, turn: 0 };
 let token = sessionStorage.getItem("armillary-token") || "";
 let map = { ids: [], points: [], vectors: [], names: [] };
 let view = { yaw: 0.6, pitch: 0.35 };
@@ -130,16 +130,17 @@ function tell(isLive) {
 function hear(event) {
   if (!event.number || event.number <= chosen.since) return;
   chosen.since = event.number;
+  const isNew = event.number > chosen.counted; // the last hundred are told again to whoever opens the page
   const list = byId("events");
   list.prepend(eventLine(event));
   while (list.children.length > 300) list.lastChild.remove();
   if (event.kind === "born" || event.kind === "split" || event.kind === "came back") {
     const facts = { id: event.id, name: null, vectors: 1, subclusters: 1 };
-    count(1);
+    if (isNew) count(1);
     if (isFound(facts)) show(facts, Date.now() / 1000 - event.at < 5);
     trim();
   } else if (event.kind === "merged" || event.kind === "forgotten") {
-    count(-1);
+    if (isNew) count(-1);
     drop(event.id);
   } else if (event.kind === "named" || event.kind === "unnamed") {
     const row = chosen.rows.get(event.id);
@@ -423,6 +424,7 @@ byId("sure").addEventListener("close", tried(async () => {
 async function refresh() {
   const details = await ask("GET", here());
   chosen.count = details.ids;
+  chosen.counted = details.event;
   count(0);
   byId("n-vectors").textContent = details.vectors.toLocaleString();
   if (details.is_broken) say("This collection stopped. Look into the log of the server, and start it again.");
