@@ -22,6 +22,8 @@ from papers.common import (
     told_seconds,
 )
 
+from armillary.datasets import make_vmf_mixture
+
 PAPERS = Path(__file__).parents[2] / "papers"
 
 
@@ -35,7 +37,18 @@ def _loaded(monkeypatch, folder, names):
 
 @pytest.fixture
 def straub(monkeypatch):
-    names = ("synthetic", "baselines", "views", "scenes", "depth_images", "samplers", "other_data", "times")
+    names = (
+        "synthetic",
+        "baselines",
+        "views",
+        "scenes",
+        "depth_images",
+        "samplers",
+        "other_data",
+        "times",
+        "walks",
+        "maxima",
+    )
     yield _loaded(monkeypatch, "straub2015_small_variance", names)
     for name in names:
         sys.modules.pop(name, None)
@@ -43,7 +56,7 @@ def straub(monkeypatch):
 
 @pytest.fixture
 def mansfield(monkeypatch):
-    names = ("streams", "methods", "similarities", "behaviour")
+    names = ("streams", "methods", "similarities", "behaviour", "budgets")
     yield _loaded(monkeypatch, "mansfield2018_links", names)
     for name in names:
         sys.modules.pop(name, None)
@@ -156,6 +169,28 @@ def test_backbones_are_unit_rows_about_four_places(straub):
     assert 4 <= found["n_clusters"] <= 7
 
 
+def test_the_printed_iteration_is_right_where_it_gets_anywhere(straub):
+    walks = straub["walks"]
+    for is_sum in (False, True):
+        found = walks.measure(is_sum, 0, 300)
+        assert 0.3 < found["solved"] < 0.95
+        assert found["steps"] <= found["most steps"] < 20
+        assert found["off, degrees"] < 1.0
+    # beyond 58 degrees a heavy memory and one row leave the arcsine
+    phi, _ = walks.printed(np.radians([50.0, 70.0]), np.full(2, 1e5), np.ones(2), np.ones(2))
+    assert np.isfinite(phi[0])
+    assert np.isnan(phi[1])
+
+
+def test_maxima_of_a_scene_are_where_its_normals_are(straub):
+    maxima = straub["maxima"]
+    rows, _, _ = make_vmf_mixture(600, 3, 3, concentration=300.0, min_angle=1.4, random_state=1)
+    found = maxima.measure(rows.astype(np.float32)[None], track=lambda items, _: items)
+    assert found == {
+        "centres": [3], "centres near a maximum": [3], "maxima": [3], "maxima near a centre": [3]
+    }  # fmt: skip
+
+
 def test_every_made_room_has_rows_of_its_own(straub):
     one, other = (straub["views"].turning_room(64, 0.0, 30, seed) for seed in (100, 101))
     assert (one.frames != other.frames).any()
@@ -210,6 +245,29 @@ def test_ids_at_the_end_are_beside_the_answers(mansfield):
         assert run["now"] >= 0.9
         assert min(run["n_subclusters"], run["n_subclusters_at_half"]) >= 6.0
         assert run["n_persons"] == 6.0
+
+
+def test_peers_try_as_many_settings_as_links(mansfield):
+    """Peers that answer with the persons themselves where they have the setting that is right."""
+    budgets, methods = mansfield["budgets"], mansfield["methods"]
+    stream = mansfield["streams"].drawn()
+    seen = []
+
+    def answer(peer, parameters, rows):
+        seen.append((peer, len(rows)))
+        nearest = (rows @ stream.rows.T).argmax(axis=1)
+        is_right = peer == "linkscluster" or parameters["intersection_factor"] == 0.3
+        return (stream.persons[nearest] if is_right else np.arange(len(rows))), 0.0
+
+    cases = budgets.cases({"drawn": mansfield["streams"].drawn}, answer)
+    found = budgets.collected({name: case() for name, case in cases.items() if name.endswith("back")})
+    for peer, word in ((methods.PEER, "linkscluster"), (methods.DBSTREAM, "dbstream")):
+        (way,) = found["drawn"][peer]
+        assert way["accuracy"] == [1.0] * 3
+        n_tried = way["n_tried"] + (word == "linkscluster")  # and its preset
+        n_more = 6 if word == "linkscluster" else 0  # the best three on two orders more
+        assert len([one for one in seen if one[0] == word]) == n_tried + n_more + 3
+    assert len(budgets.grid(9)) == 9
 
 
 @pytest.mark.slow
