@@ -19,7 +19,7 @@ PAPER = Path(__file__).parents[2] / "papers" / "straub2015_dptgmm"
 REASON = "ARMILLARY_SHARED_DATA does not name a data folder"
 STATUSES = {"holds", "holds in part", "does not hold here", "shown", "skipped", "not run", "not attempted"}
 NAMES = (
-    "synthetic", "normals", "words", "claims", "page", "pictures", "proposals", "other_models", "costs",
+    "synthetic", "normals", "words", "claims", "page", "pictures", "proposals", "other_models", "mismatch", "costs",
 )  # fmt: skip
 
 
@@ -195,6 +195,14 @@ def test_models_that_describe_less(modules):
     assert found["DP-vMF-MM"]["n_clusters"] >= 4
     assert all(0.0 < one["nmi"] <= 1.0 for one in found.values())
     assert found["Gaussians in space"]["nmi"] > 0.9
+
+
+def test_a_fixed_concentration_far_too_low_loses_clusters(modules):
+    found = modules["mismatch"].measure(900, 12, 0)
+    assert list(found) == ["0.0625", "1", "16"]
+    assert found["1"] > 0.95
+    assert found["0.0625"] < found["1"] - 0.01
+    assert found == modules["mismatch"].measure(900, 12, 0)
 
 
 def test_powers_of_a_cost(modules):
