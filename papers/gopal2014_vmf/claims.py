@@ -402,8 +402,8 @@ def _weighting(results: Results) -> Verdict:
 
 
 def _details(results: Results, part: str) -> str:
-    numbers = {len(runs) for runs in results[part].values()}
-    return f"{max(numbers)} runs of each of {len(results[part])} sets"
+    numbers = sorted({len(runs) for runs in results[part].values()})
+    return f"{' or '.join(map(str, numbers))} runs of each of {len(results[part])} sets"
 
 
 def _variance(results: Results) -> Verdict:

@@ -16,7 +16,7 @@ from methods import make_start
 import armillary
 from armillary.distributions import vmf
 
-SHORT, LONG, N_TRIALS = 5, 25, 3
+SHORT, LONG, N_TRIALS = 5, 105, 3
 
 
 def measure(documents: Documents, seed: int) -> dict[str, float]:

@@ -236,6 +236,15 @@ def test_relaxation_is_that_of_simulated_chains(modules):
     assert narrow["log step"] < 5.0
 
 
+def test_the_printed_step_needs_many_times_as_many(modules):
+    found = modules["proposals"].relaxation(5000, 500, 200.0, (np.log(200.0), 1.0))
+    assert found["step of 1"] > 10.0 * found["log step"]
+    stored = json.loads((GOPAL / "results.json").read_text())["proposals"]
+    for runs in stored.values():
+        step, ours = (np.median([value for run in runs for value in run[what]]) for what in ("step of 1", "log step"))
+        assert step > 9.0 * ours
+
+
 def test_sets_have_the_sizes_that_the_paper_prints_but_for_one(modules):
     # the paper: 1,079 features of CNAE as well
     wanted = {"k1a": [2340, 21839], "CNAE-9": [1079, 856]}
