@@ -286,3 +286,15 @@ def test_the_finite_sampler_has_too_few_clusters_on_its_way(straub):
         exact = straub["samplers"].one("split/merge", 3000, 60, run)
         assert finite["n_clusters"] < 29
         assert finite["nmi"] < exact["nmi"]
+
+
+@pytest.mark.slow
+def test_the_restaurant_finds_on_few_rows_what_splits_do_not(straub):
+    """The short form of the line on the CRP: 20 sweeps instead of 50, two runs instead of five, seeds as there."""
+    samplers = straub["samplers"]
+    name = samplers.RESTAURANTS[0]
+    for run in range(2):
+        restaurant = samplers.one(name, 200, 20, run)
+        exact = samplers.one(f"{name}: {samplers.EXACT}", 200, 20, run)
+        assert restaurant["nmi"] > 0.8
+        assert restaurant["nmi"] > exact["nmi"] + 0.1

@@ -347,3 +347,18 @@ def test_methods_that_miss_the_number(modules):
             results[f"{kind}, other starts"] = {"n_true": 30, "n_runs": 10, "methods": {elsewhere: there}}
         judge = next(claim.judge for claim in modules["claims"].CLAIMS if claim.claim.startswith("FSD-TGMM gives"))
         assert judge(results)[1] == expected
+
+
+@pytest.mark.slow
+def test_gaussians_in_space_cut_anisotropic_clusters(modules):
+    """The short form of the line on DP-GMM: 20 draws instead of 60, two runs instead of ten, rows as there."""
+    synthetic = modules["synthetic"]
+    for run in range(2):
+        made = synthetic.make("anisotropic", 9990, 30, run)
+        found = {
+            method: synthetic.sampled(made, synthetic.FROM_DEFAULT[method], 20, run)
+            for method in (synthetic.TANGENT, synthetic.EUCLIDEAN)
+        }
+        numbers = {method: len(np.unique(outcome.labels)) for method, outcome in found.items()}
+        assert abs(numbers[synthetic.TANGENT] - 30) <= 1
+        assert numbers[synthetic.EUCLIDEAN] > 31
