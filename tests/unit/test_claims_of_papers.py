@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from papers import verdicts
 
 ROOT = Path(__file__).parents[2]
 PAPERS = ROOT / "papers"
@@ -40,6 +41,12 @@ def paper(request, monkeypatch):
 
 def stored(folder):
     return json.loads((folder / "results.json").read_text())
+
+
+def test_no_cases_are_no_verdict():
+    """A judge whose runs are missing once said "holds" of nothing."""
+    assert verdicts.over([]) == verdicts.NOT_RUN
+    assert [verdicts.over(wins) for wins in ([True], [True, False], [False])] == list(verdicts.VERDICTS[:3])
 
 
 def test_every_statement_has_a_line_with_a_verdict(paper):
@@ -110,6 +117,7 @@ def test_verdicts_keep_to_their_rules(paper):
             continue
         assert line.rule, line
         assert line.runs, line
+        assert not line.runs.startswith("0 "), line
         if line.status == "holds in part":
             assert "in part" in line.rule, line
         assert "95%" in line.measured or "::test_" in line.measured, line
