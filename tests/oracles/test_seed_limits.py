@@ -214,7 +214,7 @@ def test_the_printed_log_bessel_is_over_by_up_to_a_fifth_of_a_nat():
     orders, values = (grid.ravel() for grid in np.meshgrid(np.linspace(0.0, 60.0, 41), np.geomspace(0.05, 400.0, 60)))
     errors = _printed_log_bessel(orders, values) - _log_bessel(orders, values)
     assert errors.min() > 0.0
-    assert 0.2 < errors.max() < 0.22
+    assert 0.215 < errors.max() < 0.22
     # EM needs the slope of log I, which is A + order / kappa
     order, kappa, step = 9.0, 10.0, 1e-4
     slope = (_printed_log_bessel(order, kappa + step) - _printed_log_bessel(order, kappa - step)) / (2.0 * step)
