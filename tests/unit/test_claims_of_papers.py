@@ -139,6 +139,23 @@ def test_the_page_counts_its_verdicts(paper):
     assert "## All claims by section" in page
 
 
+PAGES = [*sorted(PAPERS.glob("**/*.md")), ROOT / "docs" / "errata.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
+def test_rows_of_tables_have_the_cells_of_their_header(page):
+    """A bar inside a cell, as of an absolute value, parts it in two."""
+    n_cells, broken = 0, []
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("|"):
+            n_cells = 0
+            continue
+        found = len(re.findall(r"(?<!\\)\|", line))
+        n_cells = n_cells or found
+        broken += [line[:80]] if found != n_cells else []
+    assert not broken
+
+
 @pytest.fixture
 def overview(monkeypatch):
     monkeypatch.syspath_prepend(str(PAPERS))
