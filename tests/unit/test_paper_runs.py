@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,25 @@ def test_a_run_that_was_cut_short_goes_on(tmp_path):
     assert list(found) == ["0", "1", "2", "3"]
     assert called == [0, 1, 2, 2, 3]
     assert not store.exists()
+
+
+def test_cases_of_other_numbers_are_computed_again(tmp_path):
+    """A run with 100 sweeps that was cut short once gave its cases to one with 300."""
+    store, called = tmp_path / "cases.json", []
+
+    def case(run, n_sweeps):
+        called.append((run, n_sweeps))
+        if run == 2 and n_sweeps == 100:
+            raise KeyboardInterrupt
+        return n_sweeps
+
+    def cases(n_sweeps):
+        return {f"run {run}": partial(case, run, n_sweeps) for run in range(3)}
+
+    with pytest.raises(KeyboardInterrupt):
+        resumed(cases(100), store, word="")
+    assert resumed(cases(300), store, word="") == {f"run {run}": 300 for run in range(3)}
+    assert called == [(0, 100), (1, 100), (2, 100), (0, 300), (1, 300), (2, 300)]
 
 
 def test_parts_that_were_computed_are_not_computed_again(tmp_path):
