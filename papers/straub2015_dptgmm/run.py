@@ -96,7 +96,7 @@ SIZES = {
         word_seeds=4,
         word_runs=(5, 800),
         proposals=(10, 400),
-        costs=(4, (5, 15), 1.0),
+        costs=(3, (5, 15), 1.0),
     ),
     "quick": Size(
         name="quick",

@@ -212,6 +212,19 @@ def test_powers_of_a_cost(modules):
     found = modules["costs"].sweep(rows, (2, 6), {"random_state": 0, "init": 4})
     assert found["n_rows"] == 200
     assert 2.0 <= found["n_clusters"] <= 8.0
+    # every size is a case of its own, so that a run that is cut short loses one
+    cases = modules["costs"].cases(None, (), 2, (5, 15), 1.0)
+    assert len(cases) == 2 * (len(modules["costs"].ROWS) + len(modules["costs"].NUMBERS))
+    entries = {
+        name: {"n_rows": number, "n_clusters": number, "milliseconds": 0.1 * number}
+        for name in cases
+        for number in [float(name.split(",")[0].split()[1])]
+    }
+    collected = modules["costs"].collected(entries | {"a frame": 1})
+    assert collected["frames"] == {"a frame": 1}
+    assert [len(run["rows"]) for run in collected["made"]] == [3, 3]
+    for run in collected["made"]:
+        assert [run["power of rows"], run["power of clusters"]] == pytest.approx([1.0, 1.0])
 
 
 def test_cases_of_other_starts_are_collected_as_runs_are(modules):
