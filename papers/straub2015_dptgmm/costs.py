@@ -22,7 +22,7 @@ from armillary import DirichletProcessMixture
 from armillary.datasets import make_vmf_mixture
 from armillary.vision import estimate_normals
 
-ROWS, NUMBERS = (40_000, 160_000, 640_000), (10, 30, 90)
+ROWS, NUMBERS = (40_000, 120_000, 360_000), (10, 30, 90)
 AT_ROWS, AT_NUMBER = 100_000, 30  # where the other of the two varies
 DIMENSION = 8  # where clusters vary
 PART = 8  # of the rows of a frame, one
