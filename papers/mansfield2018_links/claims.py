@@ -330,8 +330,8 @@ def _budget_peers(results: Results) -> Verdict:
             )
             wins.append(gaps.mean() >= 0.0)
     measured = (
-        f"accuracy, gain of Links, settings of each half: {'; '.join(words)}. DBSTREAM with as many was not run: by its "
-        f"stored times {_hours(results, 'DBSTREAM'):.1f} hours"
+        f"accuracy, gain of Links, settings of each half: {'; '.join(words)}. DBSTREAM with as many was not run: by "
+        f"its stored times {_hours(results, 'DBSTREAM'):.1f} hours"
     )
     return Verdict(measured, over(wins), _streams(results))
 
