@@ -10,6 +10,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -103,10 +104,23 @@ def told_seconds(seconds: Mapping[str, Mapping[str, float]], parts: Iterable[str
     )
 
 
+def _asked(case: Callable[[], Any]) -> str:
+    """What a case is asked to do, as far as numbers and words tell: another number of sweeps is another case."""
+    if not isinstance(case, partial):
+        return ""
+    told = [one for one in (*case.args, *case.keywords.values()) if isinstance(one, int | float | str | tuple | dict)]
+    return f"{getattr(case.func, '__name__', '')}{told}"
+
+
 def resumed(cases: Mapping[str, Callable[[], Any]], store: Path, word: str) -> dict[str, Any]:
-    """What all cases gave, ready for JSON; a run that was cut short goes on from what it left in `store`."""
+    """What all cases gave, ready for JSON; a run that was cut short goes on from what it left in `store`.
+
+    What was computed for other numbers than are asked now is computed again.
+    """
     store.parent.mkdir(parents=True, exist_ok=True)
-    found: dict[str, Any] = json.loads(store.read_text()) if store.exists() else {}
+    left: dict[str, Any] = json.loads(store.read_text()) if store.exists() else {}
+    asked = {name: _asked(case) for name, case in cases.items()}
+    found = {name: one for name, one in left.items() if one.get("asked", asked.get(name)) == asked.get(name)}
     for name in found:
         for kind, value in found[name]["spent"].items():
             _EARLIER[kind] += value
@@ -114,7 +128,7 @@ def resumed(cases: Mapping[str, Callable[[], Any]], store: Path, word: str) -> d
     for name in track(missing, word) if word else missing:  # bars within bars are not shown
         begin = clock()
         value = clean(cases[name]())
-        found[name] = {"value": value, "spent": since(begin)}
+        found[name] = {"value": value, "spent": since(begin), "asked": asked[name]}
         half = store.with_suffix(".part")
         half.write_text(json.dumps(found))
         half.replace(store)

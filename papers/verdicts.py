@@ -90,8 +90,10 @@ def not_attempted(reason: str) -> Callable[[Results], Verdict]:
 
 
 def over(wins: Iterable[bool]) -> str:
-    """One verdict for several cases: all of them, some, none."""
+    """One verdict for several cases: all of them, some, none; where there is no case, nothing was shown."""
     found = list(wins)
+    if not found:
+        return NOT_RUN
     return HOLDS if all(found) else PARTLY if any(found) else FAILS
 
 

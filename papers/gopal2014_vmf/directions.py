@@ -16,7 +16,7 @@ from methods import make_start
 import armillary
 from armillary.distributions import vmf
 
-SHORT, LONG, N_TRIALS = 5, 25, 3
+SHORT, LONG, N_TRIALS, N_DRAWN = 5, 105, 3, 20
 
 
 def measure(documents: Documents, seed: int) -> dict[str, float]:
@@ -30,7 +30,7 @@ def measure(documents: Documents, seed: int) -> dict[str, float]:
     sums = np.stack([np.asarray(rows[labels == k].sum(axis=0)).ravel() for k in range(len(start))])
     lengths = np.linalg.norm(sums, axis=1)
     kept = [k for k in range(len(start)) if lengths[k] > 0.0]
-    drawn = min(_drawn(sums, lengths, model.concentrations_, kept, seed) for _ in range(N_TRIALS))
+    drawn = min(_drawn(sums, lengths, model.concentrations_, kept, seed) for _ in range(N_DRAWN))
     return {"draw": 1e3 * drawn, "sweep": 1e3 * sweep, "components": float(len(kept))}
 
 

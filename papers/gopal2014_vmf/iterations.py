@@ -14,12 +14,14 @@ from typing import Any
 from documents import Documents, tf_idf
 from methods import make_start
 from sklearn.cluster import KMeans
+from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 import armillary
 
 SHORT, LONG, N_TRIALS = 2, 22, 3
+LDA, FEW = "LDA", (1, 3)  # it is slow
 
 
 def _methods(directions: Any, seed: int) -> dict[str, Callable[[int], Any]]:
@@ -48,13 +50,19 @@ def measure(documents: Documents, seed: int) -> dict[str, float]:
             model(SHORT).fit(given)  # compiled
             times, steps = zip(*(_fitted(model(number), given) for number in (SHORT, LONG)), strict=True)
             found[name] = 1e3 * (times[1] - times[0]) / max(1, steps[1] - steps[0])
+        times = [_fitted(_topics(documents.n_classes, number, seed), documents.counts, 1)[0] for number in FEW]
+        found[LDA] = 1e3 * (times[1] - times[0]) / (FEW[1] - FEW[0])
     return found
 
 
-def _fitted(model: Any, rows: Any) -> tuple[float, int]:
+def _topics(n: int, steps: int, seed: int) -> Any:
+    return LatentDirichletAllocation(n, max_iter=steps, random_state=seed, n_jobs=1)
+
+
+def _fitted(model: Any, rows: Any, n_trials: int = N_TRIALS) -> tuple[float, int]:
     """The least CPU time of several fits, and the iterations of one."""
     spent = []
-    for _ in range(N_TRIALS):
+    for _ in range(n_trials):
         begin = time.process_time()
         model.fit(rows)
         spent.append(time.process_time() - begin)

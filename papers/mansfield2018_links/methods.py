@@ -30,7 +30,9 @@ ANGLES = np.radians([10, 14, 18, 20, 22, 24, 27, 30, 35, 40, 44, 48, 52, 56, 60,
 RADII = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 TUNING_ORDERS = (0, 1, 2)
 _PEER_SETTINGS = 8  # of our best settings that linkscluster may choose from
-_DBSTREAM_ROWS = 400  # of the tuning stream: it is slow
+DBSTREAM_ROWS = 400  # of the tuning stream: it is slow
+
+Answer = Callable[[str, Any, np.ndarray], tuple[np.ndarray, float]]  # a peer, its parameters, rows -> ids, seconds
 
 
 class Method(NamedTuple):
@@ -40,7 +42,7 @@ class Method(NamedTuple):
     answer: Callable[[np.ndarray, int], tuple[np.ndarray, float]]  # rows in order, persons -> ids, seconds
 
 
-def _choose(
+def choose(
     candidates: list[Any], half: Stream, orders: list[np.ndarray], ids_of: Callable[[np.ndarray, Any], np.ndarray]
 ) -> Any:
     """The candidate with the best accuracy: all are tried on one order, the best three on every order."""
@@ -89,7 +91,7 @@ def one_pass(half: Stream, orders: list[np.ndarray], angles: np.ndarray = ANGLES
             [model.partial_fit(rows[start : start + 16]).labels_ for start in range(0, len(rows), 16)]
         )
 
-    best = _choose([float(angle) for angle in angles], half, orders, learn)
+    best = choose([float(angle) for angle in angles], half, orders, learn)
     return Method(
         {"max_angle_degrees": float(np.degrees(best))}, lambda rows, _: _timed(rows, lambda x: learn(x, best))
     )
@@ -110,30 +112,44 @@ def kmeans() -> Method:
     return Method({"batch": 64}, lambda rows, n_persons: _timed(rows, lambda x: learn(x, n_persons)))
 
 
+def preset_of(name: str) -> tuple[float, ...]:
+    """The preset of linkscluster for a set."""
+    return PRESETS["voices" if name.startswith("voices") else "faces"]
+
+
+def dbstream_settings(radius: float, factor: float) -> dict[str, float]:
+    """Fading off and no weight needed: every vector counts, as for the others."""
+    return {
+        "clustering_threshold": radius, "intersection_factor": factor, "fading_factor": 1e-6, "minimum_weight": 1.0
+    }  # fmt: skip
+
+
+def answers(peers: Peers) -> Answer:
+    """A peer by name, its parameters, and rows in order: ids and seconds."""
+    path = Path(tempfile.mkdtemp()) / "rows.npy"
+
+    def run(peer: str, parameters: Any, rows: np.ndarray) -> tuple[np.ndarray, float]:
+        np.save(path, rows.astype(np.float64))
+        found = peers.run(peer, path, parameters)
+        return found.ids, found.seconds
+
+    return run
+
+
 def peer_methods(
     peers: Peers, name: str, half: Stream, orders: list[np.ndarray], settings: list[tuple[float, ...]]
 ) -> dict[str, Method]:
     """linkscluster, with the best of our best settings and with its own preset, and river's DBSTREAM."""
-    folder = Path(tempfile.mkdtemp())
+    run = answers(peers)
 
     def answer(peer: str, parameters: Any) -> Callable[[np.ndarray, int], tuple[np.ndarray, float]]:
-        def run(rows: np.ndarray, _: int) -> tuple[np.ndarray, float]:
-            np.save(folder / "rows.npy", rows.astype(np.float64))
-            found = peers.run(peer, folder / "rows.npy", parameters)
-            return found.ids, found.seconds
+        return lambda rows, _: run(peer, parameters, rows)
 
-        return run
-
-    preset = PRESETS["voices" if name.startswith("voices") else "faces"]
-    best = _choose([*settings, preset], half, orders, lambda rows, one: answer("linkscluster", one)(rows, 0)[0])
-    grid = [
-        # fading off and no weight needed: every vector counts, as for the others
-        {"clustering_threshold": radius, "intersection_factor": share, "fading_factor": 1e-6, "minimum_weight": 1.0}
-        for radius in RADII
-        for share in (0.1, 0.3)
-    ]
-    few = [orders[0][:_DBSTREAM_ROWS]]
-    chosen = _choose(grid, half, few, lambda rows, one: answer("dbstream", one)(rows, 0)[0])
+    preset = preset_of(name)
+    best = choose([*settings, preset], half, orders, lambda rows, one: run("linkscluster", one, rows)[0])
+    grid = [dbstream_settings(radius, factor) for radius in RADII for factor in (0.1, 0.3)]
+    few = [orders[0][:DBSTREAM_ROWS]]
+    chosen = choose(grid, half, few, lambda rows, one: run("dbstream", one, rows)[0])
     return {
         PEER: Method({"thresholds": [*best]}, answer("linkscluster", best)),
         PRESET: Method({"thresholds": [*preset]}, answer("linkscluster", preset)),

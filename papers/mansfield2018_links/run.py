@@ -2,7 +2,7 @@
 
     python papers/mansfield2018_links/run.py                      all: results, claims, pictures
     python papers/mansfield2018_links/run.py --only "faces, centred"    one set; the others are those of the last run
-    python papers/mansfield2018_links/run.py --only similarities        or --only behaviour: a minute or two each
+    python papers/mansfield2018_links/run.py --only similarities        or behaviour, budgets: one of the parts
     python papers/mansfield2018_links/run.py --toy                a few seconds, for the tests
 
 The paper gives no numbers of its own. Each clusterer is tuned on one half of the persons and answers streams of the
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import behaviour
+import budgets
 import claims
 import methods
 import numpy as np
@@ -92,9 +93,17 @@ def measured(name: str, load: Callable[[], streams.Stream], peers: Any, store: P
     }
 
 
-def run_part(part: str, size: str, output: Path, folder: Path | None, sets: dict[str, Any]) -> dict[str, Any]:
-    """What is made, and what is measured on recorded vectors without peers; a run that was cut short goes on."""
+def run_part(
+    part: str, size: str, output: Path, folder: Path | None, sets: dict[str, Any], peers: Any
+) -> dict[str, Any]:
+    """What is made, and what is measured besides the sets; a run that was cut short goes on."""
     n_runs, n_trials, n_orders = SIZES[size]
+    if part == "budgets":
+        if folder is None or peers is None:
+            return {"skipped": NO_DATA if folder is None else "the peers could not be installed"}
+        loads = {name: partial(load, folder) for name, load in streams.SETS.items()}
+        cases = budgets.cases(loads, methods.answers(peers))
+        return budgets.collected(resumed(cases, cases_of(output, size, part), part))
     if part == "similarities":
         cases = similarities.cases(folder, n_runs, n_trials)
         return similarities.collected(resumed(cases, cases_of(output, size, part), part))
@@ -113,7 +122,7 @@ def main() -> None:
     output: Path = arguments.output or (HERE if folder is not None else temporary_folder(HERE))
     output.mkdir(parents=True, exist_ok=True)
     peers, without = None, "toy run"
-    if not arguments.toy and arguments.only not in claims.PARTS:
+    if not arguments.toy and arguments.only not in ("similarities", "behaviour"):
         try:
             peers = methods.Peers(n_threads=1)
         except (OSError, subprocess.CalledProcessError) as error:
@@ -141,7 +150,9 @@ def main() -> None:
     found, seconds = computed(of_sets, store)
     sets = {name: found.get(name, last.get("sets", {}).get(name)) for name in streamed}
     sets = {name: entry for name, entry in sets.items() if entry is not None}
-    of_parts = {part: partial(run_part, part, size, output, folder, sets) for part in claims.PARTS if is_asked(part)}
+    of_parts = {
+        part: partial(run_part, part, size, output, folder, sets, peers) for part in claims.PARTS if is_asked(part)
+    }
     parts, more = computed(of_parts, store)
     if peers is not None:
         peers.close()

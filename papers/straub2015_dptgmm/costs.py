@@ -22,7 +22,7 @@ from armillary import DirichletProcessMixture
 from armillary.datasets import make_vmf_mixture
 from armillary.vision import estimate_normals
 
-ROWS, NUMBERS = (40_000, 160_000, 640_000), (10, 30, 90)
+ROWS, NUMBERS = (40_000, 120_000, 360_000), (10, 30, 90)
 AT_ROWS, AT_NUMBER = 100_000, 30  # where the other of the two varies
 DIMENSION = 8  # where clusters vary
 PART = 8  # of the rows of a frame, one
@@ -57,18 +57,6 @@ def _of_clusters(n_rows: int, n_clusters: int, seed: int, sweeps: tuple[int, int
     return sweep(rows, sweeps, {"init": labels, "random_state": seed})
 
 
-def over_sizes(seed: int, sweeps: tuple[int, int], share: float) -> dict[str, Any]:
-    """One set of each size, and the powers of rows and clusters that a sweep's cost goes with."""
-    by_rows = [_of_rows(round(share * n_rows), seed, sweeps) for n_rows in ROWS]
-    by_number = [_of_clusters(round(share * AT_ROWS), number, seed, sweeps) for number in NUMBERS]
-    return {
-        "rows": by_rows,
-        "clusters": by_number,
-        "power of rows": _power(by_rows, "n_rows"),
-        "power of clusters": _power(by_number, "n_clusters"),
-    }
-
-
 def _power(found: list[dict[str, float]], what: str) -> float:
     sizes, spent = (np.log([max(one[key], 1e-3) for one in found]) for key in (what, "milliseconds"))
     return float(np.polyfit(sizes, spent, 1)[0])
@@ -89,17 +77,29 @@ def cases(
     folder: Path | None, frames: tuple[str, ...], n_runs: int, sweeps: tuple[int, int], share: float
 ) -> dict[str, Callable[[], Any]]:
     """By name, with a share of the rows of made sets; nothing runs yet."""
-    found: dict[str, Callable[[], Any]] = {
-        f"made, run {run}": partial(over_sizes, run, sweeps, share) for run in range(n_runs)
-    }
+    found: dict[str, Callable[[], Any]] = {}
+    for run in range(n_runs):
+        for n_rows in ROWS:
+            found[f"rows {n_rows}, run {run}"] = partial(_of_rows, round(share * n_rows), run, sweeps)
+        for number in NUMBERS:
+            n_rows = round(share * AT_ROWS)
+            found[f"clusters {number}, run {run}"] = partial(_of_clusters, n_rows, number, run, sweeps)
     if folder is not None:
         found |= {name: partial(frame, folder, name, sweeps) for name in frames}
     return found
 
 
 def collected(found: dict[str, Any]) -> dict[str, Any]:
-    """Made sets by run, frames by name."""
-    return {
-        "made": [entry for key, entry in found.items() if key.startswith("made, ")],
-        "frames": {key: entry for key, entry in found.items() if not key.startswith("made, ")},
-    }
+    """Made sets by run, with the powers of rows and clusters that a sweep's cost goes with; frames by name."""
+    made: dict[str, dict[str, Any]] = {}
+    frames = {}
+    for key, entry in found.items():
+        if ", run " not in key:
+            frames[key] = entry
+            continue
+        size, run = key.split(", run ")
+        made.setdefault(run, {}).setdefault(size.split()[0], []).append(entry)
+    for one in made.values():
+        for what, size in (("rows", "n_rows"), ("clusters", "n_clusters")):
+            one[f"power of {what}"] = _power(one[what], size)
+    return {"made": list(made.values()), "frames": frames}

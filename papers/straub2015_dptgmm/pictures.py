@@ -140,7 +140,8 @@ def figure_5(words: dict[str, Any], runs: list[dict[str, Any]]) -> Figure:
     right.hist(numbers, bins=np.geomspace(1.0, 1.1 * max(numbers), 30), color=PALETTE[0])
     right.axvline(words["round_condition_number"], color=INK, linewidth=0.9, linestyle=(0, (1, 2)), label="round ones")
     right.set(xscale="log", xlabel="condition number of a cluster's covariance", ylabel="clusters")
-    right.legend(frameon=False, fontsize=9)
+    right.margins(y=0.15)
+    right.legend(frameon=False, fontsize=9, loc="upper left")
     for ax in (left, middle, right):
         _plain(ax)
     return figure

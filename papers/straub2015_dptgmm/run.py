@@ -21,6 +21,7 @@ from typing import Any
 
 import claims
 import costs
+import mismatch
 import normals
 import other_models
 import page
@@ -81,7 +82,7 @@ SIZES = {
         n_runs=10,
         n_draws=60,
         other_runs=10,
-        other_draws=300,
+        other_draws=100,
         bundled=(10, 50, 50),
         frames=normals.FRAMES,
         room=(320, 240),
@@ -95,7 +96,7 @@ SIZES = {
         word_seeds=4,
         word_runs=(5, 800),
         proposals=(10, 400),
-        costs=(4, (5, 15), 1.0),
+        costs=(3, (5, 15), 1.0),
     ),
     "quick": Size(
         name="quick",
@@ -266,6 +267,12 @@ def run_other_models(size: Size, output: Path) -> dict[str, Any]:
     return other_models.collected(resumed(cases, cases_of(output, size.name, "other models"), "other models"))
 
 
+def run_mismatch(size: Size, output: Path) -> dict[str, Any]:
+    """Concentrations that are fixed."""
+    cases = mismatch.cases(size.n_rows, size.n_true, range(size.n_runs))
+    return resumed(cases, cases_of(output, size.name, "mismatch"), "mismatch")
+
+
 def run_costs(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
     """CPU time of sweeps."""
     cases = costs.cases(folder, size.frames, *size.costs)
@@ -293,6 +300,7 @@ def parts(size: Size, output: Path, folder: Path | None) -> dict[str, Callable[[
         "word runs": recorded(run_word_runs),
         "proposals": lambda: run_proposals(size, output),
         "other models": lambda: run_other_models(size, output),
+        "mismatch": lambda: run_mismatch(size, output),
         "costs": lambda: run_costs(size, output, folder),
     }
 

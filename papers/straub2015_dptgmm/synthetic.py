@@ -185,13 +185,13 @@ def run(
 def elsewhere(kind: str, n_rows: int, n_clusters: int, runs: range, n_draws: int) -> dict[str, Callable[[], Any]]:
     """One case for each sampler of `FROM_ELSEWHERE` and run: what `collected` takes, not computed yet."""
 
-    def case(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    def case(settings: Mapping[str, Any], seed: int, n_rows: int, n_draws: int) -> dict[str, Any]:
         made = make(kind, n_rows, n_clusters, seed)
         outcome = sampled(made, settings, n_draws, seed, is_estimated=False)
         return summary([outcome], [made.labels]) | {"best_nmi": made.best_nmi}
 
     return {
-        f"{method}, run {seed}": partial(case, settings, seed)
+        f"{method}, run {seed}": partial(case, settings, seed, n_rows, n_draws)
         for seed in runs
         for method, settings in FROM_ELSEWHERE.items()
     }

@@ -29,6 +29,7 @@ from papers.verdicts import (
     by_test,
     counts,
     judged,
+    not_attempted,
     over,
     rules,
     table,
@@ -44,10 +45,10 @@ written by `run.py` from `results.json`; do not edit it.
 """
 
 
-PARTS = ("synthetic", "streams", "scenes", "images", "rooms", "samplers", "other_data", "times")
+PARTS = ("synthetic", "streams", "scenes", "images", "rooms", "samplers", "other_data", "times", "walks", "maxima")
 RESTAURANTS = ("CRP, few rows", "CRP, more rows", "CRP, many rows")
 # Lines whose rule was committed before the first run that it judges.
-BEFORE = frozenset({"crp"})
+BEFORE = frozenset({"crp", "quick", "maxima"})
 
 
 def lines(results: Results) -> list[Line]:
@@ -428,7 +429,7 @@ def _image_recorded(results: Results) -> Verdict:
             spread = " / ".join(f"{lines[method]['spread']:.0f}" for method in IMAGE_METHODS)
             agreement = " / ".join(f"{lines[method]['agreement']:.2f}" for method in IMAGE_METHODS)
             words.append(f"{name} {angle}°: spread {spread} degrees, agreement {agreement}")
-            wins.append(lines["ddp, turn followed"]["agreement"] >= lines["sequential"]["agreement"] - 0.01)
+            wins.append(lines["ddp, turn followed"]["agreement"] >= lines["sequential"]["agreement"])
     words.append(f"gain {np.mean(gains):+.2f} on average over both angles ({between(interval(gains), 2)})")
     return Verdict("; ".join(words), over(wins), f"{len(streams)} recordings, each once: no chance in it")
 
@@ -532,8 +533,9 @@ def _restaurant_sampler(results: Results) -> Verdict:
         gaps = [other["nmi"] - run["nmi"] for run, other in zip(entry, exact, strict=True)]
         numbers = " and ".join(", ".join(str(run["n_clusters"]) for run in one) for one in (entry, exact))
         words.append(
-            f"{entry[0]['n_rows']:,} rows: NMI {np.mean([run['nmi'] for run in entry]):.3f}, below the exact sampler's "
-            f"by {np.mean(gaps):.3f} ({between(interval(gaps))}), clusters {numbers}"
+            f"{entry[0]['n_rows']:,} rows: NMI {np.mean([run['nmi'] for run in entry]):.3f} and "
+            f"{np.mean([run['nmi'] for run in exact]):.3f} by the exact sampler, whose gain is {np.mean(gaps):+.3f} "
+            f"({between(interval(gaps))}), clusters {numbers}"
         )
         wins.append(float(np.mean(gaps)) > 0.02)
         runs.append(_runs_of(results["samplers"][name]))
@@ -620,6 +622,49 @@ def _time_order(results: Results) -> Verdict:
     return Verdict(measured, over(wins), f"{len(results['times'])} streams, {n_frames} frames each")
 
 
+def _minutes(results: Results) -> Verdict:
+    """What all sweeps and rows of the paper's would take the finite sampler, run by run."""
+    entry = results["samplers"]["FSD"]
+    runs = entry["runs"]
+    a_row = entry["hours_in_full"] / np.mean([run["seconds_a_sweep"] / run["n_rows"] for run in runs])
+    minutes = [60.0 * a_row * run["seconds_a_sweep"] / run["n_rows"] for run in runs]
+    measured = (
+        f"minutes of one core for 5,000 sweeps of 30,000 rows (extrapolated): {np.mean(minutes):.1f} "
+        f"({between(interval(minutes), 1)}); equal draws on any number of threads: "
+        "`tests/unit/test_dirichlet_process_mixture.py::test_threads_do_not_change_a_bit`"
+    )
+    return Verdict(measured, HOLDS if np.mean(minutes) < 60.0 else FAILS, _runs_of(entry))
+
+
+def _quick(results: Results) -> Verdict:
+    """Steps of the printed iteration where it gets anywhere, and times of the exact and the small-angle form."""
+    words, wins, runs = [], [], []
+    for name, word in (("rows", "one row"), ("sums", "sums of rows")):
+        runs = results["walks"][name]
+        values = {what: [run[what] for run in runs] for what in runs[0]}
+        ratios = np.divide(values["exact, microseconds"], values["small, microseconds"])
+        words.append(
+            f"{word}: printed iteration right for {np.mean(values['solved']):.2f} of the walks "
+            f"({between(interval(values['solved']), 2)}), there in {np.mean(values['steps']):.0f} steps in the median, "
+            f"{max(values['most steps']):.0f} at most; exact {np.mean(values['exact, microseconds']):.2f} and small "
+            f"angles {np.mean(values['small, microseconds']):.2f} microseconds, {ratios.mean():.0f} times "
+            f"({between(interval(ratios), 0)}), {np.mean(values['off, degrees']):.2f} degrees off in the median"
+        )
+        wins += [float(np.mean(values["steps"])) <= 10.0, float(ratios.mean()) >= 2.0]
+    return Verdict("; ".join(words), over(wins), f"{len(runs)} draws of walks of each")
+
+
+def _maxima(results: Results) -> Verdict:
+    """Centres that have a maximum near, and maxima that have a centre near."""
+    entry = results["maxima"]
+    words, wins = [], []
+    for one, other in (("centres", "maximum"), ("maxima", "centre")):
+        near, n = sum(entry[f"{one} near a {other}"]), sum(entry[one])
+        words.append(f"{near} of {n} {one} have a {other} within 15° ({between(share_interval(near, n), 2)})")
+        wins.append(near >= 0.9 * n)
+    return Verdict("; ".join(words), over(wins), f"{len(entry['centres'])} scenes")
+
+
 _WALK = "tests/oracles/test_geodesic_walk_oracle.py"
 _LIMITS = "tests/oracles/test_seed_limits.py"
 _DDP, _DDP_LAWS = "tests/unit/test_ddp_vmf_means.py", "tests/laws/test_ddp_vmf_means_laws.py"
@@ -693,6 +738,14 @@ CLAIMS = (
         "7.1",
         "fewer than 29 clusters, NMI within 0.02, silhouette within 0.05; in part: some of the three",
         _finite_sampler,
+        ("samplers",),
+    ),
+    Claim(
+        "minutes",
+        "the finite sampler can be made parallel, and takes minutes",
+        "7.1",
+        "the same bits on any number of threads, and less than an hour of one core for all of the paper's",
+        _minutes,
         ("samplers",),
     ),
     Claim(
@@ -838,6 +891,26 @@ CLAIMS = (
         by_test("tests/laws/test_dp_vmf_means_laws.py::test_rotating_rows_rotates_directions"),
     ),
     Claim(
+        "maxima",
+        "maxima of the extended Gaussian image of a scene correspond to the centres that the algorithms find",
+        "2",
+        "9 of 10 centres within 15 degrees of a maximum, and 9 of 10 maxima within 15 degrees of a centre, at 80 "
+        "degrees in the scenes of NYU v2; in part: one of the two",
+        _maxima,
+        ("maxima",),
+    ),
+    Claim(
+        "literature",
+        "no other k-means-like algorithm for batches of directions but spherical k-means, small-variance limits of "
+        "discrete and Euclidean spaces alone, an online spherical k-means that needs K",
+        "2",
+        "",
+        not_attempted(
+            "what others had published by 2015, and methods of its references 43, 24, 26, 37 and 8, which are not "
+            "measured there; none of them is in the library"
+        ),
+    ),
+    Claim(
         "conjugate",
         "vMF is conjugate for its mean direction; the posterior and the marginal in closed form (eqs. 2 and 5)",
         "3, 4",
@@ -874,6 +947,13 @@ CLAIMS = (
             f"{_LIMITS}::test_the_normaliser_falls_like_exp_of_minus_tau_up_to_a_power",
             f"{_LIMITS}::test_labels_of_the_restaurant_tend_to_the_rule_of_dp_vmf_means",
         ),
+    ),
+    Claim(
+        "range",
+        "the parameter can be restricted to lambda in [-2, 0] without loss of generality",
+        "4.1",
+        "beyond the ends labels are those at the ends",
+        by_test(f"{_LIMITS}::test_prices_beyond_minus_two_and_zero_are_those_at_the_ends"),
     ),
     Claim(
         "angle",
@@ -953,6 +1033,15 @@ CLAIMS = (
         ),
     ),
     Claim(
+        "quick",
+        "the printed iteration converges very quickly, and small angles are faster still",
+        "suppl. 3",
+        "10 steps at most in the median where it is right, and half the CPU time of the exact form at most, for one "
+        "row and for sums; in part: some of the four",
+        _quick,
+        ("walks",),
+    ),
+    Claim(
         "limit-ddp",
         "the label rule of DDP-vMF-means (eq. 24) is the limit of its process (eqs. 13, 15, 18 and 23)",
         "5.1",
@@ -1020,10 +1109,13 @@ SAID = (
     Said("1, 6", "the sequential labelling of such algorithms can be made parallel", ("oir",)),
     Said("2", "spherical k-means is the limit of a finite vMF mixture", ("limit-kmeans",)),
     Said("2", "sampling-based inference of infinite vMF mixtures is inefficient and converges badly", ("crp", "fsd")),
+    Said("2", "maxima of extended Gaussian images are the centres", ("maxima",)),
+    Said("2", "what other methods lack", ("literature",)),
     Said("4", "the CRP's label step (eq. 4)", ("crp-exact",)),
     Said("3, 4", "conjugate posterior and marginal of the vMF law", ("conjugate",)),
     Said("4.1", "the label update is the limit of the CRP's", ("limit-dp",)),
     Said("4.1", "the parameter update forgets the prior", ("limit-kmeans",)),
+    Said("4.1", "lambda in [-2, 0] is all that is needed", ("range",)),
     Said("4.1", "the angle is the largest radius of a cluster", ("angle",)),
     Said("4.1", "the objective that is maximised", ("objective",)),
     Said("5.1", "theorem 1 and corollary 1", ("laplace",)),
@@ -1041,6 +1133,7 @@ SAID = (
     Said("7.1", "the silhouette stands in for NMI", ("proxy",)),
     Said("7.1", "the CRP sampler was aborted after two days", ("crp",)),
     Said("7.1", "the FSD sampler: 23.0 clusters, NMI 0.94, silhouette 0.74", ("fsd",)),
+    Said("7.1", "its inference can be made parallel and takes minutes", ("minutes",)),
     Said("7.1", "NYU v2: silhouette of 0.75 at 100 degrees", ("nyu-silhouette",)),
     Said("7.1", "3 to 11 clusters, a clear peak at 4", ("nyu-numbers",)),
     Said("7.1", "spherical k-means: 0.73, best at K = 4", ("nyu-kmeans",)),
@@ -1056,8 +1149,8 @@ SAID = (
     Said("suppl. 2", "lemma 1", ("lemma",)),
     Said("suppl. 2", "theorem 1 and its proof", ("laplace",)),
     Said("suppl. 3", "the geometry of the walk (eq. 25)", ("walk",)),
-    Said("suppl. 3", "solved exactly by Euler's method, which converges very quickly", ("newton",)),
-    Said("suppl. 3", "small angles in closed form (eqs. 26 to 28)", ("small",)),
+    Said("suppl. 3", "solved exactly by Euler's method, which converges very quickly", ("newton", "quick")),
+    Said("suppl. 3", "small angles in closed form (eqs. 26 to 28), faster", ("small", "quick")),
     Said("suppl. 4", "algorithm 1 and its objective", ("objective",)),
     Said("suppl. 4", "sequential and optimistic labels; massively parallel", ("oir",)),
     Said("suppl. 5", "one step of DDP-vMF-means; reviving needs a restart", ("oir", "limit-q", "weight")),
@@ -1122,6 +1215,9 @@ what all rows and 5,000 sweeps would take is extrapolated from seconds a row and
 sampler counted such hours. It was dropped before these runs: they are those of a form in Python, which a compiled one
 would not take, so that they say nothing of the method. On so few rows the split/merge sampler is the slower one from
 random labels: it keeps clusters joined that single rows leave one by one.
+
+**Walks** (`walks.py`) are drawn: angles up to 100 degrees, weights over six decades, up to 400 steps. **Maxima**
+(`maxima.py`) are those of a density with a kernel of 8 degrees.
 
 **Made rooms** ({_many_rooms(results)}) have rows of their own each; rendered walks differ in the camera's noise.
 

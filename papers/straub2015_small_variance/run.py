@@ -21,6 +21,7 @@ from typing import Any
 
 import claims
 import depth_images
+import maxima
 import other_data
 import pictures
 import samplers
@@ -28,6 +29,7 @@ import scenes
 import synthetic
 import times
 import views
+import walks
 from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
@@ -64,10 +66,12 @@ class Size:
     walk: tuple[int, int]  # frames of the rendered walk, and their width
     n_images: int | None  # of the scenes with whole images
     rooms: int  # made rooms, each with rows of its own
-    walks: tuple[int, int, int]  # rendered walks, their frames and width
+    rendered: tuple[int, int, int]  # rendered walks, their frames and width
     samplers: dict[str, tuple[int, int, int]]  # rows, sweeps and runs of each
     other_data: tuple[int, int, int]  # rows and runs of made sets, orders of recorded ones
     timed_frames: int
+    drawn_walks: tuple[int, int]  # runs, walks of each
+    n_images_of_normals: int | None  # scenes whose extended Gaussian images are looked at
     has_variants: bool = False  # other settings of DDP-vMF-means
 
 
@@ -87,16 +91,18 @@ SIZES = {
         walk=(60, 640),
         n_images=None,
         rooms=10,
-        walks=(5, 60, 320),
+        rendered=(5, 60, 320),
         samplers={
             samplers.FINITE: (3000, 500, 10),
             samplers.EXACT: (3000, 60, 10),
             samplers.RESTAURANTS[0]: (200, 50, 5),
             samplers.RESTAURANTS[1]: (600, 50, 3),
-            samplers.RESTAURANTS[2]: (3000, 50, 3),
+            samplers.RESTAURANTS[2]: (1500, 50, 3),
         },
         other_data=(2000, 10, 3),
         timed_frames=20,
+        drawn_walks=(10, 5000),
+        n_images_of_normals=None,
         has_variants=True,
     ),
     "quick": Size(
@@ -112,7 +118,7 @@ SIZES = {
         walk=(45, 320),
         n_images=12,
         rooms=3,
-        walks=(2, 30, 160),
+        rendered=(2, 30, 160),
         samplers={
             samplers.FINITE: (3000, 100, 2),
             samplers.EXACT: (3000, 40, 2),
@@ -122,6 +128,8 @@ SIZES = {
         },
         other_data=(1000, 3, 1),
         timed_frames=5,
+        drawn_walks=(2, 1000),
+        n_images_of_normals=30,
     ),
     "toy": Size(
         name="toy",
@@ -136,7 +144,7 @@ SIZES = {
         walk=(8, 64),
         n_images=2,
         rooms=2,
-        walks=(1, 6, 64),
+        rendered=(1, 6, 64),
         samplers={
             samplers.FINITE: (120, 5, 2),
             samplers.EXACT: (120, 5, 2),
@@ -146,6 +154,8 @@ SIZES = {
         },
         other_data=(400, 2, 1),
         timed_frames=2,
+        drawn_walks=(1, 50),
+        n_images_of_normals=3,
     ),
 }  # fmt: skip
 
@@ -236,13 +246,13 @@ def run_rooms(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
     rooms = {f"room {seed}": partial(views.many_rooms, 4096, 100 + seed, size.every) for seed in range(size.rooms)}
 
     def walked(seed: int) -> dict[str, Any]:
-        _, *shape = size.walks
+        _, *shape = size.rendered
         found = depth_images.follow(depth_images.room(*shape, seed), depth_images.DEGREES, track=lambda items, _: items)
         return dict(found["numbers"]["by_angle"])
 
-    walks = {f"walk {seed}": partial(walked, seed) for seed in range(1, 1 + size.walks[0])}
-    found = resumed(rooms | walks, cases_of(output, size.name, "rooms"), "rooms and walks")
-    return {"rooms": [found[name] for name in rooms], "walks": [found[name] for name in walks]}
+    made = {f"walk {seed}": partial(walked, seed) for seed in range(1, 1 + size.rendered[0])}
+    found = resumed(rooms | made, cases_of(output, size.name, "rooms"), "rooms and walks")
+    return {"rooms": [found[name] for name in rooms], "walks": [found[name] for name in made]}
 
 
 def run_samplers(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
@@ -267,6 +277,19 @@ def run_times(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
     return resumed(cases, cases_of(output, size.name, "times"), "times")
 
 
+def run_walks(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
+    """The printed iteration for the walk, and what small angles save."""
+    cases = walks.cases(*size.drawn_walks)
+    return walks.collected(resumed(cases, cases_of(output, size.name, "walks"), "walks"))
+
+
+def run_maxima(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
+    """Extended Gaussian images of NYU v2."""
+    if folder is None:
+        return {"skipped": NO_DATA}
+    return maxima.measure(scenes.load(folder, size.n_images_of_normals), track=track)
+
+
 PARTS = {
     "synthetic": run_synthetic,
     "streams": run_streams,
@@ -276,6 +299,8 @@ PARTS = {
     "samplers": run_samplers,
     "other_data": run_other_data,
     "times": run_times,
+    "walks": run_walks,
+    "maxima": run_maxima,
 }
 
 

@@ -313,6 +313,36 @@ def test_draws_of_the_proposal_have_its_density():
         assert abs(found - share) < 5.0 * math.sqrt(share * (1 - share) / 4000) + 0.02
 
 
+def test_a_proposal_of_means_narrows_with_the_rows_and_the_printed_one_is_hardly_ever_accepted():
+    """Straub 2015, eq. 16: its covariance is that of a row; that of a mean is smaller by the number of rows."""
+    component = components(3)["tangent"]
+    rng = np.random.default_rng(5)
+
+    def accepted(means, log_q, rows):
+        """The share of the draws that a chain of them takes."""
+        weights = np.array([component.log_joint(mean[None], rows)[0] for mean in means]) - log_q
+        now, n_taken = weights[0], 0
+        for new in weights[1:]:
+            if -rng.standard_exponential() < new - now:
+                now, n_taken = new, n_taken + 1
+        return n_taken / len(weights)
+
+    widths = []
+    for n_rows, most in ((30, 0.2), (300, 0.05)):
+        rows = clump(rng, n_rows, 3, 0.3)
+        proposal = component.proposal(rows)
+        means = np.concatenate([proposal.draw(rng) for _ in range(200)])
+        centre = proposal.centres[0]
+        widths.append(math.sqrt((sphere.angle(means, centre) ** 2).mean()))
+        assert accepted(means, proposal.log_density(means), rows) > 0.8
+        frame = sphere.tangent_frame(centre)
+        law = stats.multivariate_normal(cov=np.cov((sphere.log(rows, centre) @ frame).T))
+        steps = law.rvs(400, random_state=rng)
+        printed = sphere.exp(steps @ frame.T, centre[None])
+        assert accepted(printed, law.logpdf(steps), rows) < most
+    assert widths[0] / widths[1] == pytest.approx(math.sqrt(10.0), rel=0.2)
+
+
 def test_the_evidence_averages_to_the_marginal_likelihood():
     """E_q[exp(e)] is the marginal likelihood, whatever q: a wrong q, or a q that forgets a factor, is seen."""
     for volume_factor in (True, False):

@@ -1,4 +1,4 @@
-"""Limits and theorems of Straub et al. 2015 and its supplement, where concentrations go to infinity."""
+"""Limits and theorems of Straub et al. 2015, and statements of all papers about a formula or a measure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate, special
+from sklearn.metrics import normalized_mutual_info_score
 
 from armillary import DPvMFMeans, SphericalKMeans, VonMisesFisherMixture
 from armillary.datasets import make_vmf_mixture
 from armillary.distributions import geodesic_walk, vmf
 from armillary.geometry import sphere
+from armillary.metrics import macro_f1_score, purity_score
 
 TAUS = (10.0, 100.0, 1e3, 1e4)
 
@@ -138,6 +140,20 @@ def test_labels_of_the_dependent_process_tend_to_the_score_of_an_unseen_cluster(
     assert found[-1] < 2.0 * math.log(1600.0) / 1600.0
 
 
+@pytest.mark.parametrize(("lam", "n_expected"), [(0.5, 40), (-2.5, 1)])
+def test_prices_beyond_minus_two_and_zero_are_those_at_the_ends(lam, n_expected):
+    """After eq. 10: cosines are in [-1, 1], so that a price above 0 parts all rows, and one below -2 parts none."""
+    rows = _unit(np.random.default_rng(6).standard_normal((40, 3)))
+    directions: list[np.ndarray] = []
+    for row in rows:  # the printed rule, row by row
+        scores = [float(row @ one) for one in directions]
+        if not scores or lam + 1.0 > max(scores):
+            directions.append(row)
+    assert len(directions) == n_expected
+    end = np.pi if lam < -2.0 else 1e-5
+    assert DPvMFMeans(end).fit(rows).n_clusters_ == n_expected
+
+
 def test_areas_are_integrals_over_the_tangent_space():
     """Lemma 1, for the exponential map: the Jacobian of S^m is (sin r / r)^(m-1)."""
     for m in (1, 2, 3, 7):
@@ -181,20 +197,28 @@ def _log_bessel(order, value):
     return np.log(special.ive(order, value)) + value
 
 
-def test_the_printed_log_bessel_is_over_by_up_to_a_fifth_of_a_nat():
-    """Gopal and Yang, 10.1: an Amos-type value of log I, above the exact one."""
-    orders, values = (grid.ravel() for grid in np.meshgrid(np.linspace(0.5, 60.0, 40), np.geomspace(0.05, 400.0, 60)))
+def _printed_log_bessel(orders, values):
     root = np.sqrt(values**2 + (orders + 1.0) ** 2)
     half = orders + 0.5
-    printed = (
+    return (
         root
         + half * np.log(values / (half + root))
         - 0.5 * np.log(values / 2.0)
         + half * np.log((2.0 * orders + 1.5) / (2.0 * (orders + 1.0)))
         - 0.5 * np.log(2.0 * np.pi)
     )
-    errors = printed - _log_bessel(orders, values)
-    assert 0.1 < np.abs(errors).max() < 0.25
+
+
+def test_the_printed_log_bessel_is_over_by_up_to_a_fifth_of_a_nat():
+    """Gopal and Yang, 10.1: an Amos-type value of log I, above the exact one, whose slope is not the mean length."""
+    orders, values = (grid.ravel() for grid in np.meshgrid(np.linspace(0.0, 60.0, 41), np.geomspace(0.05, 400.0, 60)))
+    errors = _printed_log_bessel(orders, values) - _log_bessel(orders, values)
+    assert errors.min() > 0.0
+    assert 0.215 < errors.max() < 0.22
+    # EM needs the slope of log I, which is A + order / kappa
+    order, kappa, step = 9.0, 10.0, 1e-4
+    slope = (_printed_log_bessel(order, kappa + step) - _printed_log_bessel(order, kappa - step)) / (2.0 * step)
+    assert abs(slope - special.ive(order + 1.0, kappa) / special.ive(order, kappa) - order / kappa) > 1e-3
 
 
 def test_the_printed_bound_of_log_bessel_is_none():
@@ -210,3 +234,41 @@ def test_the_printed_bound_of_log_bessel_is_none():
     gains = np.diff(right) - np.diff(_log_bessel(v, u))
     assert np.all(gains > 0.0)
     assert np.all(gains < 1.5)
+
+
+def test_macro_f1_sees_a_class_without_a_cluster_where_purity_hardly_does():
+    """Gopal and Yang, 6: it complements purity, since all clusters are to be found and not the large ones alone."""
+    truth = np.repeat([0, 1, 2], [100, 100, 4])
+    whole, lost = truth, np.minimum(truth, 1)
+    assert purity_score(truth, whole) == macro_f1_score(truth, whole) == 1.0
+    assert purity_score(truth, lost) > 0.97
+    assert macro_f1_score(truth, lost) < 0.67
+
+
+def test_nmi_falls_with_every_superfluous_cluster():
+    """Straub 2015, DP-TGMM, 5.1: NMI penalises the use of superfluous clusters, which purity does not."""
+    rng = np.random.default_rng(7)
+    truth = np.repeat(np.arange(10), 50)
+    labels = truth.copy()
+    scores = [normalized_mutual_info_score(truth, labels)]
+    for cluster in range(10):
+        members = np.flatnonzero(labels == cluster)
+        labels[rng.choice(members, 25, replace=False)] = 10 + cluster
+        scores.append(normalized_mutual_info_score(truth, labels))
+        assert purity_score(truth, labels) == 1.0
+    assert scores[0] == 1.0
+    assert np.all(np.diff(scores) < -0.005)
+
+
+@pytest.mark.parametrize("dimension", [3, 5, 16])
+def test_angles_to_the_centre_have_the_density_of_their_ring(dimension):
+    """Mansfield 2018, eqs. 3 and 4: A sin(theta)^(N-2) f(theta), with A the area of the sphere of dimension N-2."""
+    area = 2.0 * math.pi ** ((dimension - 1) / 2.0) / math.gamma((dimension - 1) / 2.0)
+    whole = integrate.quad(lambda theta: math.sin(theta) ** (dimension - 2), 0.0, math.pi)[0]
+    assert area * whole == pytest.approx(math.exp(sphere.log_area(dimension)), rel=1e-10)
+    # a share of rows drawn over the whole sphere, where f is constant
+    rows = _unit(np.random.default_rng(8).standard_normal((40_000, dimension)))
+    limit = 1.2
+    share = integrate.quad(lambda theta: math.sin(theta) ** (dimension - 2), 0.0, limit)[0] / whole
+    found = np.mean(np.arccos(rows[:, 0]) < limit)
+    assert abs(found - share) < 4.0 * math.sqrt(share * (1.0 - share) / len(rows))

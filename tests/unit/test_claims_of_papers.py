@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from papers import verdicts
 
 ROOT = Path(__file__).parents[2]
 PAPERS = ROOT / "papers"
@@ -40,6 +41,12 @@ def paper(request, monkeypatch):
 
 def stored(folder):
     return json.loads((folder / "results.json").read_text())
+
+
+def test_no_cases_are_no_verdict():
+    """A judge whose runs are missing once said "holds" of nothing."""
+    assert verdicts.over([]) == verdicts.NOT_RUN
+    assert [verdicts.over(wins) for wins in ([True], [True, False], [False])] == list(verdicts.VERDICTS[:3])
 
 
 def test_every_statement_has_a_line_with_a_verdict(paper):
@@ -110,6 +117,7 @@ def test_verdicts_keep_to_their_rules(paper):
             continue
         assert line.rule, line
         assert line.runs, line
+        assert not line.runs.startswith("0 "), line
         if line.status == "holds in part":
             assert "in part" in line.rule, line
         assert "95%" in line.measured or "::test_" in line.measured, line
@@ -129,6 +137,23 @@ def test_the_page_counts_its_verdicts(paper):
         (row,) = re.findall(rf"^\| {word} \| (.*) \|$", page, flags=re.MULTILINE)
         assert sum(map(int, row.split(" | "))) == sum(line.claim.startswith(OURS) == is_ours for line in lines)
     assert "## All claims by section" in page
+
+
+PAGES = [*sorted(PAPERS.glob("**/*.md")), ROOT / "docs" / "errata.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
+def test_rows_of_tables_have_the_cells_of_their_header(page):
+    """A bar inside a cell, as of an absolute value, parts it in two."""
+    n_cells, broken = 0, []
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("|"):
+            n_cells = 0
+            continue
+        found = len(re.findall(r"(?<!\\)\|", line))
+        n_cells = n_cells or found
+        broken += [line[:80]] if found != n_cells else []
+    assert not broken
 
 
 @pytest.fixture

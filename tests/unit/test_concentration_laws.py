@@ -233,6 +233,22 @@ def test_grid_then_quadrature_then_jensen(dimension, setting, kind):
     assert np.all(jensen <= quadrature + slack)
 
 
+@pytest.mark.parametrize("dimension", [2, 3, 20, 1000, 20_000])
+def test_the_delta_method_is_no_less_than_the_expectation(dimension):
+    """vmf_mixtures.md, 5.4c: log H(e) + A'(e) Var/2 at e = E[kappa], against E[log H]; it is not of either sign."""
+    order, z = 0.5 * dimension - 1.0, np.polynomial.hermite_e.hermegauss(100)
+    a, b = np.linspace(-6.0, 14.0, 81)[:, None], np.array([0.02, 0.1, 0.3, 0.8, 1.6, 2.0])
+    means = np.exp(a + 0.5 * b**2)
+    at_mean = np.asarray(bessel.log_h(order, means))
+    rest = np.asarray(bessel.log_h(order, np.exp(a[..., None] + b[:, None] * z[0]))) - at_mean[..., None]
+    expectation = rest @ (z[1] / z[1].sum())
+    half_variance = 0.5 * means**2 * np.expm1(b**2)
+    delta = np.asarray(bessel.mean_resultant_derivative(dimension, means)) * half_variance
+    assert np.all(delta >= expectation - 1e-12 * (1.0 + at_mean))
+    # far above for wide laws, where the log-normal bound is worth nothing
+    assert (delta - expectation).max() > 5.0 * (dimension - 1.0)
+
+
 def bound_of(target, law, name):
     """What a log-normal law makes of the target: E[target] by its own reading of E[log H], and the entropy."""
     a, variances = law.log_means, law.log_variances

@@ -73,6 +73,23 @@ def test_thresholds_are_the_cosines_of_exact_orthogonal_constructions():
             assert thresholds.edge(k, other) == pytest.approx(found, abs=1e-14)
 
 
+def test_similarities_rise_and_centroids_tend_to_the_centre():
+    """Eqs. 14, 15, 17 and 18: in orthogonal directions about the centre, T_p = 1."""
+    cosine, counts = 0.6, (1, 2, 5, 20, 100, 400)
+    thresholds = Thresholds(cosine, 1.0, 1.0)
+    one = [thresholds.edge(k) for k in counts]
+    both = [thresholds.edge(k, k) for k in counts]
+    assert all(np.diff(one) > 0.0)
+    assert all(np.diff(both) > 0.0)
+    assert one == [thresholds.edge(k, 1) for k in counts]
+    assert thresholds.single_limit == pytest.approx(cosine, abs=1e-15)
+    assert thresholds.edge(math.inf, math.inf) == pytest.approx(1.0, abs=1e-15)
+    rows = np.hstack([np.full((400, 1), cosine), math.sqrt(1.0 - cosine**2) * np.eye(400)])
+    off = [math.acos(rows[:k].sum(axis=0)[0] / np.linalg.norm(rows[:k].sum(axis=0))) for k in counts]
+    assert all(np.diff(off) < 0.0)
+    assert off[-1] < 0.07
+
+
 def test_half_of_the_members_fail_at_the_true_cosine():
     """links.md, 5: the thresholds are typical values. 3.3 standard deviations of 2,000 throws of a coin."""
     generator = np.random.default_rng(5)

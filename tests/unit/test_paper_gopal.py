@@ -202,7 +202,9 @@ def test_all_weightings_are_measured(modules):
     assert len(found) == 6
     assert found == modules["weightings"].measure(documents, 1)
     assert max(found.values()) <= 1.0
-    assert set(modules["iterations"].measure(documents, 1)) == {"vMFmix tied", "k-means", "soft k-means", "multinomial"}
+    spent = modules["iterations"].measure(documents, 1)
+    assert list(spent) == ["vMFmix tied", "k-means", "soft k-means", "multinomial", "LDA"]
+    assert spent["LDA"] > 0.0
 
 
 def test_starts_and_draws_of_directions_are_measured(modules):
@@ -234,14 +236,24 @@ def test_relaxation_is_that_of_simulated_chains(modules):
     assert narrow["log step"] < 5.0
 
 
+def test_the_printed_step_needs_many_times_as_many(modules):
+    found = modules["proposals"].relaxation(5000, 500, 200.0, (np.log(200.0), 1.0))
+    assert found["step of 1"] > 10.0 * found["log step"]
+    stored = json.loads((GOPAL / "results.json").read_text())["proposals"]
+    for runs in stored.values():
+        step, ours = (np.median([value for run in runs for value in run[what]]) for what in ("step of 1", "log step"))
+        assert step > 9.0 * ours
+
+
 def test_sets_have_the_sizes_that_the_paper_prints_but_for_one(modules):
+    # the paper: 1,079 features of CNAE as well
+    wanted = {"k1a": [2340, 21839], "CNAE-9": [1079, 856]}
+    stored = json.loads((GOPAL / "results.json").read_text())["clustering"]
+    assert {name: stored[name]["shape"] for name in wanted} == wanted
     folder = os.environ.get("ARMILLARY_SHARED_DATA")
-    if not folder:
-        pytest.skip(REASON)
-    load = modules["documents"].load
-    assert load(Path(folder), "k1a").counts.shape == (2340, 21839)
-    # the paper: 1,079 features as well
-    assert load(Path(folder), "CNAE-9").counts.shape == (1079, 856)
+    if folder:  # and so they are still
+        for name, shape in wanted.items():
+            assert list(modules["documents"].load(Path(folder), name).counts.shape) == shape
 
 
 def test_quantities_of_a_collection(modules):

@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,8 @@ from papers.common import (
     told_seconds,
 )
 
+from armillary.datasets import make_vmf_mixture
+
 PAPERS = Path(__file__).parents[2] / "papers"
 
 
@@ -35,7 +38,18 @@ def _loaded(monkeypatch, folder, names):
 
 @pytest.fixture
 def straub(monkeypatch):
-    names = ("synthetic", "baselines", "views", "scenes", "depth_images", "samplers", "other_data", "times")
+    names = (
+        "synthetic",
+        "baselines",
+        "views",
+        "scenes",
+        "depth_images",
+        "samplers",
+        "other_data",
+        "times",
+        "walks",
+        "maxima",
+    )
     yield _loaded(monkeypatch, "straub2015_small_variance", names)
     for name in names:
         sys.modules.pop(name, None)
@@ -43,7 +57,7 @@ def straub(monkeypatch):
 
 @pytest.fixture
 def mansfield(monkeypatch):
-    names = ("streams", "methods", "similarities", "behaviour")
+    names = ("streams", "methods", "similarities", "behaviour", "budgets")
     yield _loaded(monkeypatch, "mansfield2018_links", names)
     for name in names:
         sys.modules.pop(name, None)
@@ -70,6 +84,25 @@ def test_a_run_that_was_cut_short_goes_on(tmp_path):
     assert list(found) == ["0", "1", "2", "3"]
     assert called == [0, 1, 2, 2, 3]
     assert not store.exists()
+
+
+def test_cases_of_other_numbers_are_computed_again(tmp_path):
+    """A run with 100 sweeps that was cut short once gave its cases to one with 300."""
+    store, called = tmp_path / "cases.json", []
+
+    def case(run, n_sweeps):
+        called.append((run, n_sweeps))
+        if run == 2 and n_sweeps == 100:
+            raise KeyboardInterrupt
+        return n_sweeps
+
+    def cases(n_sweeps):
+        return {f"run {run}": partial(case, run, n_sweeps) for run in range(3)}
+
+    with pytest.raises(KeyboardInterrupt):
+        resumed(cases(100), store, word="")
+    assert resumed(cases(300), store, word="") == {f"run {run}": 300 for run in range(3)}
+    assert called == [(0, 100), (1, 100), (2, 100), (0, 300), (1, 300), (2, 300)]
 
 
 def test_parts_that_were_computed_are_not_computed_again(tmp_path):
@@ -156,6 +189,28 @@ def test_backbones_are_unit_rows_about_four_places(straub):
     assert 4 <= found["n_clusters"] <= 7
 
 
+def test_the_printed_iteration_is_right_where_it_gets_anywhere(straub):
+    walks = straub["walks"]
+    for is_sum in (False, True):
+        found = walks.measure(is_sum, 0, 300)
+        assert 0.3 < found["solved"] < 0.95
+        assert found["steps"] <= found["most steps"] < 20
+        assert found["off, degrees"] < 1.0
+    # beyond 58 degrees a heavy memory and one row leave the arcsine
+    phi, _ = walks.printed(np.radians([50.0, 70.0]), np.full(2, 1e5), np.ones(2), np.ones(2))
+    assert np.isfinite(phi[0])
+    assert np.isnan(phi[1])
+
+
+def test_maxima_of_a_scene_are_where_its_normals_are(straub):
+    maxima = straub["maxima"]
+    rows, _, _ = make_vmf_mixture(600, 3, 3, concentration=300.0, min_angle=1.4, random_state=1)
+    found = maxima.measure(rows.astype(np.float32)[None], track=lambda items, _: items)
+    assert found == {
+        "centres": [3], "centres near a maximum": [3], "maxima": [3], "maxima near a centre": [3]
+    }  # fmt: skip
+
+
 def test_every_made_room_has_rows_of_its_own(straub):
     one, other = (straub["views"].turning_room(64, 0.0, 30, seed) for seed in (100, 101))
     assert (one.frames != other.frames).any()
@@ -212,6 +267,25 @@ def test_ids_at_the_end_are_beside_the_answers(mansfield):
         assert run["n_persons"] == 6.0
 
 
+def test_linkscluster_tries_as_many_settings_as_links(mansfield):
+    """A peer that answers with the persons themselves, and counts what it is asked."""
+    budgets, methods = mansfield["budgets"], mansfield["methods"]
+    stream = mansfield["streams"].drawn()
+    seen = []
+
+    def answer(peer, parameters, rows):
+        seen.append((peer, tuple(parameters), len(rows)))
+        return stream.persons[(rows @ stream.rows.T).argmax(axis=1)], 0.0
+
+    cases = budgets.cases({"drawn": mansfield["streams"].drawn}, answer)
+    found = budgets.collected({name: case() for name, case in cases.items() if name.endswith("back")})
+    (way,) = found["drawn"][methods.PEER]
+    assert way["accuracy"] == [1.0] * 3
+    # all and its preset on one order, the best three on two orders more, three orders of the other half
+    assert len(seen) == way["n_tried"] + 1 + 6 + 3
+    assert len({parameters for _, parameters, _ in seen}) >= way["n_tried"]
+
+
 @pytest.mark.slow
 def test_links_serves_where_small_variance_does_not(mansfield):
     """Broad clusters in 128 dimensions; three draws, the gap is about 0.3."""
@@ -228,3 +302,15 @@ def test_the_finite_sampler_has_too_few_clusters_on_its_way(straub):
         exact = straub["samplers"].one("split/merge", 3000, 60, run)
         assert finite["n_clusters"] < 29
         assert finite["nmi"] < exact["nmi"]
+
+
+@pytest.mark.slow
+def test_the_restaurant_finds_on_few_rows_what_splits_do_not(straub):
+    """The short form of the line on the CRP: 20 sweeps instead of 50, two runs instead of five, seeds as there."""
+    samplers = straub["samplers"]
+    name = samplers.RESTAURANTS[0]
+    for run in range(2):
+        restaurant = samplers.one(name, 200, 20, run)
+        exact = samplers.one(f"{name}: {samplers.EXACT}", 200, 20, run)
+        assert restaurant["nmi"] > 0.8
+        assert restaurant["nmi"] > exact["nmi"] + 0.1

@@ -19,7 +19,7 @@ PAPER = Path(__file__).parents[2] / "papers" / "straub2015_dptgmm"
 REASON = "ARMILLARY_SHARED_DATA does not name a data folder"
 STATUSES = {"holds", "holds in part", "does not hold here", "shown", "skipped", "not run", "not attempted"}
 NAMES = (
-    "synthetic", "normals", "words", "claims", "page", "pictures", "proposals", "other_models", "costs",
+    "synthetic", "normals", "words", "claims", "page", "pictures", "proposals", "other_models", "mismatch", "costs",
 )  # fmt: skip
 
 
@@ -197,6 +197,14 @@ def test_models_that_describe_less(modules):
     assert found["Gaussians in space"]["nmi"] > 0.9
 
 
+def test_a_fixed_concentration_far_too_low_loses_clusters(modules):
+    found = modules["mismatch"].measure(900, 12, 0)
+    assert list(found) == ["0.0625", "1", "16"]
+    assert found["1"] > 0.95
+    assert found["0.0625"] < found["1"] - 0.01
+    assert found == modules["mismatch"].measure(900, 12, 0)
+
+
 def test_powers_of_a_cost(modules):
     sizes = [{"n_rows": n, "n_clusters": 5.0, "milliseconds": 0.1 * n**1.5} for n in (10, 20, 40)]
     assert modules["costs"]._power(sizes, "n_rows") == pytest.approx(1.5)
@@ -204,6 +212,19 @@ def test_powers_of_a_cost(modules):
     found = modules["costs"].sweep(rows, (2, 6), {"random_state": 0, "init": 4})
     assert found["n_rows"] == 200
     assert 2.0 <= found["n_clusters"] <= 8.0
+    # every size is a case of its own, so that a run that is cut short loses one
+    cases = modules["costs"].cases(None, (), 2, (5, 15), 1.0)
+    assert len(cases) == 2 * (len(modules["costs"].ROWS) + len(modules["costs"].NUMBERS))
+    entries = {
+        name: {"n_rows": number, "n_clusters": number, "milliseconds": 0.1 * number}
+        for name in cases
+        for number in [float(name.split(",")[0].split()[1])]
+    }
+    collected = modules["costs"].collected(entries | {"a frame": 1})
+    assert collected["frames"] == {"a frame": 1}
+    assert [len(run["rows"]) for run in collected["made"]] == [3, 3]
+    for run in collected["made"]:
+        assert [run["power of rows"], run["power of clusters"]] == pytest.approx([1.0, 1.0])
 
 
 def test_cases_of_other_starts_are_collected_as_runs_are(modules):
@@ -339,3 +360,18 @@ def test_methods_that_miss_the_number(modules):
             results[f"{kind}, other starts"] = {"n_true": 30, "n_runs": 10, "methods": {elsewhere: there}}
         judge = next(claim.judge for claim in modules["claims"].CLAIMS if claim.claim.startswith("FSD-TGMM gives"))
         assert judge(results)[1] == expected
+
+
+@pytest.mark.slow
+def test_gaussians_in_space_cut_anisotropic_clusters(modules):
+    """The short form of the line on DP-GMM: 20 draws instead of 60, two runs instead of ten, rows as there."""
+    synthetic = modules["synthetic"]
+    for run in range(2):
+        made = synthetic.make("anisotropic", 9990, 30, run)
+        found = {
+            method: synthetic.sampled(made, synthetic.FROM_DEFAULT[method], 20, run)
+            for method in (synthetic.TANGENT, synthetic.EUCLIDEAN)
+        }
+        numbers = {method: len(np.unique(outcome.labels)) for method, outcome in found.items()}
+        assert abs(numbers[synthetic.TANGENT] - 30) <= 1
+        assert numbers[synthetic.EUCLIDEAN] > 31

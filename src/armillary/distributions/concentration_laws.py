@@ -338,7 +338,8 @@ def log_normal_law(target: Target, bound: str = "quadrature") -> LogLaw:
     """The log-normal law of the greatest bound (vmf_mixtures.md, 5.4c): y ~ Normal(a, b^2).
 
     "quadrature": E[log H] by 40 Gauss-Hermite nodes. "jensen": log H(sqrt(E kappa^2)), which is no less, since log H is
-    concave in kappa^2. "delta": log H + A' Var/2 at E[kappa], which may be either. With the last two the directions see
+    concave in kappa^2. "delta": log H + A' Var/2 at E[kappa], no less either wherever it was tried, far above for wide
+    laws, and without a proof. With the last two the directions see
     E[kappa] alone: log H(|w|) is convex in kappa, so that this too keeps a bound a bound.
     """
     modes, deviations = find_modes(target)

@@ -75,8 +75,8 @@ class BayesianVonMisesFisherMixture(ComponentMixture):
         q(kappa) by quadrature; by Metropolis draws, after which the bound is an estimate and may fall; or the best
         log-normal law.
     log_normal_bound : {"quadrature", "jensen", "delta"}, default="quadrature"
-        E[log H(kappa)] under a log-normal law: exact, in closed form and no less, or the paper's approximation, which
-        is no bound.
+        E[log H(kappa)] under a log-normal law: exact, in closed form and no less, or the paper's approximation, of
+        which that is measured and not proved.
     weight_prior : {"dirichlet", "stick_breaking"}, default="dirichlet"
         Symmetric Dirichlet weights, or a truncated Dirichlet process whose concentration has a prior of its own.
     empirical_bayes : bool, default=True
