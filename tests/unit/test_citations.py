@@ -111,5 +111,5 @@ def test_names_that_pages_have_for_the_code_are_in_it(page):
 
 
 def test_a_name_that_is_gone_would_be_found():
-    text = '| here | code |\n| --- | --- |\n| m | `memory_of_old` |\n\nUse `old_way=True`, not `a` or `x=3`.'
+    text = "| here | code |\n| --- | --- |\n| m | `memory_of_old` |\n\nUse `old_way=True`, not `a` or `x=3`."
     assert _told_of_code(text) == ["memory_of_old", "old_way"]
