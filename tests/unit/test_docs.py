@@ -212,6 +212,13 @@ def test_a_task_that_cannot_be_clicked_would_be_found(tmp_path, monkeypatch):
     assert page_links.lost_tasks(tmp_path) == ["Cite it: cite has no heading bibtex"]
 
 
+def test_a_file_without_a_licence_would_be_found(tmp_path):
+    for name in ("basic.css", "vendor/fontawesome/webfonts/fa.woff2", "vendor/other/font.woff2"):
+        (tmp_path / "_static" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "_static" / name).write_text("")
+    assert page_links.unlisted(tmp_path) == ["licences: _static/vendor/other/font.woff2 has no line"]
+
+
 QUICK = [page for page in code_blocks.pages() if not code_blocks.is_slow(page) and list(code_blocks.blocks(page))]
 
 
