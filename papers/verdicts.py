@@ -18,6 +18,7 @@ SHOWN, SKIPPED, NOT_RUN = "shown", "skipped", "not run"
 OURS = "(ours)"
 A_TEST = "no run: a test"
 
+_BAR = r"\|"  # within a cell
 _HEADER = "| claim | where | rule | runs | measured | status |\n| --- | --- | --- | --- | --- | --- |\n"
 
 
@@ -112,10 +113,11 @@ def counts(lines: Sequence[Line]) -> str:
 
 def table(lines: Sequence[Line]) -> str:
     """Every claim, numbered."""
-    rows = [
-        f"| {number}. {' | '.join((line.claim, line.where, line.rule, line.runs, line.measured, line.status))} |\n"
-        for number, line in enumerate(lines, start=1)
-    ]
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        cells = (f"{number}. {line.claim}", line.where, line.rule, line.runs, line.measured, line.status)
+        # a bar in a cell, as of |cosine|, would end it
+        rows.append(f"| {' | '.join(cell.replace('|', _BAR) for cell in cells)} |\n")
     return _HEADER + "".join(rows)
 
 

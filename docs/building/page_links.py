@@ -2,8 +2,8 @@
 
     python docs/building/page_links.py [FOLDER OF HTML]
 
-Without a folder the sources are looked at, with one what Sphinx made of them. Links to other sites are listed, not
-tried.
+Without a folder the sources are looked at, with one what Sphinx made of them, and whether the page of licences names
+what it brings along. Links to other sites are listed, not tried.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import deque
+from fnmatch import fnmatchcase
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -196,6 +197,20 @@ def broken_html(folder: Path) -> tuple[list[str], set[str]]:
     return lost, {one for one in outside if one.startswith("http")}
 
 
+def unlisted(folder: Path) -> list[str]:
+    """Files that the built pages bring along and that the page of licences does not name."""
+    text = (DOCS / "licences.md").read_text(encoding="utf-8").partition("## In the pages of the site")[2]
+    known = re.findall(r"`([^`]+)`", "\n".join(line for line in text.partition("\n## ")[0].splitlines() if "|" in line))
+    names = [
+        path.relative_to(folder / "_static").as_posix() for path in (folder / "_static").rglob("*") if path.is_file()
+    ]
+    return [
+        f"licences: _static/{name} has no line"
+        for name in sorted(names)
+        if not any(fnmatchcase(name, pattern) for pattern in known)
+    ]
+
+
 def main() -> int:
     """Print what is broken; 1 if anything is."""
     if len(sys.argv) == 1:
@@ -203,7 +218,7 @@ def main() -> int:
     else:
         folder = Path(sys.argv[1]).resolve()
         lost, outside = broken_html(folder)
-        lost += lost_tasks(folder)
+        lost += [*lost_tasks(folder), *unlisted(folder)]
     print(*lost, sep="\n")
     if outside:
         print(f"{len(outside)} links to other sites, not tried:", *sorted(outside), sep="\n  ")

@@ -86,3 +86,30 @@ def test_tests_of_errata_exist():
     assert len(named) >= 15
     lost = [one for one in named if f"def {one[1]}(" not in (ROOT / one[0]).read_text(encoding="utf-8")]
     assert not lost
+
+
+WORDS = set(re.findall(r"\w+", "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob("src/**/*.py"))))
+
+
+def _told_of_code(text: str) -> list[str]:
+    """What a page says of names in the code: columns that are headed so, and options with a value."""
+    found, column = [], None
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if not line.startswith("|"):
+            column = None
+        elif column is None:
+            column = next((n for n, cell in enumerate(cells) if cell in ("code", "name in code")), 0)
+        elif column:
+            found += re.findall(r"`(\w+)[`.]", cells[column])
+    return found + re.findall(r"`([a-z]\w{2,})=(?:\"|True|False|\d)", text)
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda path: path.stem)
+def test_names_that_pages_have_for_the_code_are_in_it(page):
+    assert [name for name in _told_of_code(page.read_text(encoding="utf-8")) if name not in WORDS] == []
+
+
+def test_a_name_that_is_gone_would_be_found():
+    text = "| here | code |\n| --- | --- |\n| m | `memory_of_old` |\n\nUse `old_way=True`, not `a` or `x=3`."
+    assert _told_of_code(text) == ["memory_of_old", "old_way"]

@@ -183,6 +183,29 @@ def test_a_broken_link_would_be_found(tmp_path, monkeypatch):
     assert page_links.broken() == ["index: other.md: no such page", "index: #not-there: no such heading"]
 
 
+TABLES = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "papers").rglob("*.md")]
+
+
+def broken_rows(text):
+    """Rows of tables that have not the cells of the head: a bar in a cell, as of |x|, ends it, in back quotes too."""
+    n_cells = 0
+    for line in re.sub(r"```.*?```", "", text, flags=re.DOTALL).splitlines():
+        n_bars = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+        if n_bars and n_cells and n_bars != n_cells:
+            yield line
+        n_cells = (n_cells or n_bars) if n_bars else 0
+
+
+@pytest.mark.parametrize("page", TABLES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_rows_of_tables_have_the_cells_of_their_heads(page):
+    assert list(broken_rows(page.read_text(encoding="utf-8"))) == []
+
+
+def test_a_bar_in_a_cell_would_be_found():
+    table = "| a | b |\n| --- | --- |\n| `|x|` | 1 |\n| `\\|x\\|` | 1 |\n"
+    assert list(broken_rows(table)) == ["| `|x|` | 1 |"]
+
+
 def test_every_page_is_within_reach():
     away = page_links.clicks()
     assert set(page_links.pages()) == set(away)
@@ -210,6 +233,13 @@ def test_a_task_that_cannot_be_clicked_would_be_found(tmp_path, monkeypatch):
     ]
     (tmp_path / "index.html").write_text('<a href="cite.html#bibtex">')
     assert page_links.lost_tasks(tmp_path) == ["Cite it: cite has no heading bibtex"]
+
+
+def test_a_file_without_a_licence_would_be_found(tmp_path):
+    for name in ("basic.css", "vendor/fontawesome/webfonts/fa.woff2", "vendor/other/font.woff2"):
+        (tmp_path / "_static" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "_static" / name).write_text("")
+    assert page_links.unlisted(tmp_path) == ["licences: _static/vendor/other/font.woff2 has no line"]
 
 
 QUICK = [page for page in code_blocks.pages() if not code_blocks.is_slow(page) and list(code_blocks.blocks(page))]

@@ -6,6 +6,7 @@ user broke off (SIGINT, SIGTERM); 141 where whoever read the output went away.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -119,6 +120,17 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(TERMINATED)
 
 
+_MAKE_ROOM = "Make room or choose another place, and try again."
+_NO_RIGHT = "Choose another place, or get the right to this one."
+_WAYS_OUT: dict[int | None, str] = {
+    errno.ENOENT: "Check the path, or make the folder first.",
+    errno.ENOTDIR: "Check the path, or make the folder first.",
+    errno.EACCES: _NO_RIGHT,
+    errno.EPERM: _NO_RIGHT,
+    errno.EROFS: _NO_RIGHT,
+}
+
+
 def _told(error: Exception) -> int:
     """Say what went wrong in one sentence; the exit code that goes with it."""
     if isinstance(error, ArmillaryError):
@@ -129,7 +141,7 @@ def _told(error: Exception) -> int:
         return BAD_INPUT
     if isinstance(error, OSError):
         named = f" '{error.filename}'" if error.filename is not None else ""
-        _say(f"{error.strerror or error}{named}. Make room or choose another place, and try again.")
+        _say(f"{error.strerror or error}{named}. {_WAYS_OUT.get(error.errno, _MAKE_ROOM)}")
         return BAD_INPUT
     if isinstance(error, MemoryError):
         _say("not enough memory for this. Take fewer rows (--sample), or narrower numbers (float32).")
@@ -145,7 +157,9 @@ def _one_line(error: Exception) -> str:
     if not message:  # no command at all: help has been shown
         return "no command given."
     path = context.command_path if context is not None else "armillary"
-    return f"{message} See {path} --help."
+    # what pydantic or a list of likely options ends with is no sentence yet
+    end = "" if message.endswith((".", "?", "!")) else "."
+    return f"{message}{end} See {path} --help."
 
 
 def _say(sentence: str) -> None:

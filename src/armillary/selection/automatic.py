@@ -281,8 +281,9 @@ def _table(selection: Selection) -> list[dict[str, Any]]:
 def _reason(selection: Selection, n_found: int, n_compared: int, n_rows: int, looked: Looked | None) -> str:
     """Why the model has the `n_found` clusters that rows are in."""
     if n_compared < FEWEST_ROWS:
+        rows = "1 row is" if n_compared == 1 else f"{n_compared} rows are"
         return (
-            f"One cluster: {n_compared} rows are too few to tell clusters from chance, which takes {FEWEST_ROWS}. "
+            f"One cluster: {rows} too few to tell clusters from chance, which takes {FEWEST_ROWS}. "
             "Give SphericalKMeans a number of clusters, or DPvMFMeans an angle."
         )
     which = f"{n_compared:,} of the {n_rows:,} rows" if n_compared < n_rows else f"the {n_rows:,} rows"
