@@ -54,8 +54,9 @@ the first place in the hallway is worth nothing, and without it the verdict of t
 
 **Words.** The vectors are GloVe, not the paper's word2vec, so the number of clusters cannot be compared digit by digit.
 
-**Cost of a sweep** (`costs.py`). Its rule was first judged on 5,000 to 40,000 rows and 10 to 40 clusters, where a sweep
-took 14 ms whatever they were: it would have held of any sampler. Sizes now begin where rows and clusters are felt.
+**Cost of a sweep** (`costs.py`). On 5,000 to 40,000 rows and 10 to 40 clusters a sweep takes 12 to 18 ms whatever they
+are: powers below 1 there would be had of any sampler, so that the line holds in part only. The script has larger sizes
+since, which have not been run.
 """
 
 

@@ -227,6 +227,20 @@ def test_powers_of_a_cost(modules):
         assert [run["power of rows"], run["power of clusters"]] == pytest.approx([1.0, 1.0])
 
 
+def test_a_cost_that_is_hardly_felt_holds_in_part(modules):
+    judge = next(claim.judge for claim in modules["claims"].CLAIMS if claim.key == "cost")
+
+    def verdict(power, first):
+        times = [{"n_rows": n, "n_clusters": n, "milliseconds": first + n**power} for n in (10, 40, 160)]
+        run = {"rows": times, "clusters": times, "power of rows": power, "power of clusters": power}
+        return judge({"costs": {"made": [run, run]}})[1]
+
+    assert verdict(1.0, 1.0) == "holds"
+    assert verdict(1.5, 1.0) == "does not hold here"
+    # most of a sweep is what it costs whatever the rows are: that says nothing
+    assert verdict(1.0, 1000.0) == "holds in part"
+
+
 def test_cases_of_other_starts_are_collected_as_runs_are(modules):
     synthetic = modules["synthetic"]
     given = 90, 3, range(2), 3
