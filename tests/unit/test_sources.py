@@ -869,6 +869,8 @@ def test_labels_go_where_they_are_wanted(tmp_path, model):
         mapped = np.lib.format.open_memmap(tmp_path / "m.npy", "w+", labels.dtype, (500,))
         assert model.predict(rows, out=mapped) is mapped
         np.testing.assert_array_equal(mapped, labels)
+    # not every form of sparse matrices has rows that can be taken
+    np.testing.assert_array_equal(model.predict(sp.coo_matrix(X), out=np.empty(500, np.int64)), labels)
 
 
 def test_labels_of_a_file_are_there_whole_or_not_at_all(tmp_path):

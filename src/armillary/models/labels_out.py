@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from armillary.durable.whole import whole_file
 from armillary.engines.contract import Passes, Points
 from armillary.exceptions import InputError, InputTypeError, RowError
 from armillary.rules import AffineRule
 from armillary.sources.stored import StoredRows
+from armillary.sparse_structure import checked_csr
 
 # Rows whose labels are found together where a model finds them part by part.
 _PART_ROWS = 1 << 17
@@ -86,11 +88,12 @@ def best_labels_to(
 
 def part_by_part(X: Any, n_rows: int, out: Any, dtype: Any, who: str, predict: Callable[[Any, slice], Any]) -> Any:
     """Labels found by `predict(rows, part)` for some rows at a time: for models that keep more than labels of a row."""
+    rows = checked_csr(X, who) if sp.issparse(X) else X  # not every form of sparse matrices has rows that can be taken
     with labels_to(out, n_rows, dtype, who) as place:
         for start in range(0, n_rows, _PART_ROWS):
             part = slice(start, min(start + _PART_ROWS, n_rows))
             try:
-                place.labels[part] = predict(X[part], part)
+                place.labels[part] = predict(rows[part], part)
             except RowError as error:  # the gate counts rows from the beginning of the part
                 moved = error.moved(start)
                 raise moved.at(X.place(moved.row)) if isinstance(X, StoredRows) else moved from None

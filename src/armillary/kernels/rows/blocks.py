@@ -137,7 +137,7 @@ def _sparse_row_scores(rows: SparseBlock, rule: PreparedRule, out: FloatArray) -
         out[...] = exact
     else:
         matrix = rule.padded32 if out.dtype == np.float32 else rule.padded
-        sparse.row_scores(*rows[:3], matrix, np.empty((LANES, out.shape[1]), out.dtype), out)
+        sparse.row_scores(*rows[:3], matrix, np.empty((out.shape[1], LANES), out.dtype), out)
         _add_offsets(out, rule)
 
 

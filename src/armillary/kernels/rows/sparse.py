@@ -90,25 +90,24 @@ def scores(data, indices, indptr, matrix, offsets, out):
 def row_scores(data, indices, indptr, matrix, lanes, out):
     """Products of rows and a few vectors in the dtype of `out`, with the bits of `simd.lane_product`.
 
-    `matrix` (D, >= K) is the transpose of the vectors, `lanes` (LANES, K) room for the sums of a row.
+    `matrix` (D, >= K) is the transpose of the vectors, `lanes` (K, LANES) room for the sums of a row.
     """
+    n_vectors = out.shape[1]
     for i in range(indptr.shape[0] - 1):
-        for lane in range(LANES):
-            for k in range(out.shape[1]):
-                lanes[lane, k] = 0.0
+        for k in range(n_vectors):
+            for lane in range(LANES):
+                lanes[k, lane] = 0.0
         for p in range(indptr[i], indptr[i + 1]):
-            value, column = out.dtype.type(data[p]), matrix[indices[p]]
-            total = lanes[indices[p] & (LANES - 1)]
-            for k in range(out.shape[1]):
-                total[k] += value * column[k]
-        half = LANES // 2
-        while half > 0:
-            for lane in range(half):
-                for k in range(out.shape[1]):
-                    lanes[lane, k] += lanes[lane + half, k]
-            half //= 2
-        for k in range(out.shape[1]):
-            out[i, k] = lanes[0, k]
+            value, column, lane = out.dtype.type(data[p]), matrix[indices[p]], indices[p] & (LANES - 1)
+            for k in range(n_vectors):
+                lanes[k, lane] += value * column[k]
+        for k in range(n_vectors):
+            total = lanes[k]
+            for lane in range(8):
+                total[lane] += total[lane + 8]
+            for lane in range(4):
+                total[lane] += total[lane + 4]
+            out[i, k] = (total[0] + total[2]) + (total[1] + total[3])
 
 
 @kernel
