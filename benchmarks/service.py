@@ -190,6 +190,7 @@ def one_more_face(n_faces: int, n_features: int) -> dict[str, Any]:
         started = time.thread_time()
         state.apply(place + 1, 0.0, Operation(ADD, {}, fresh[place : place + 1]))
         taken.append(1000.0 * (time.thread_time() - started))
+    photos = photo_milliseconds(state, faces, spread, n_people)
     bare = []
     centroids = model.resultants_.astype(np.float32)
     for row in fresh[:20]:
@@ -203,11 +204,33 @@ def one_more_face(n_faces: int, n_features: int) -> dict[str, Any]:
         "subclusters": int(model.n_subclusters_),
         "ids": int(model.n_clusters_),
         "add_ms_cpu_p50": round(float(np.median(taken)), 3),
+        **photos,
         "bare_product_ms_cpu_p50": round(float(np.median(bare)), 3),
         "state_mb": round(12.0 * model.n_subclusters_ * n_features / 1e6, 1),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         "built_s": round(built, 1),
         "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def photo_milliseconds(state: Identities, faces: Any, spread: float, n_people: int) -> dict[str, Any]:
+    """A face of a photo of four, where every person has a name and 200,000 pairs were seen in one photo."""
+    model, generator = state.model, np.random.default_rng(1)
+    ids = state.ids_now()
+    model._set_names({int(number): f"person {number}" for number in ids[:10_000]})  # request by request takes a minute
+    pairs = np.sort(generator.choice(ids, (200_000, 2)), axis=1)
+    model._apart = np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0)
+    taken = []
+    for photo in range(20):
+        rows = faces(generator.choice(n_people, 4, replace=False), spread)
+        started = time.thread_time()
+        state.apply(state.seq + 1, 0.0, Operation(ADD, {"frames": [f"photo {photo}"] * 4}, rows))
+        taken.append(1000.0 * (time.thread_time() - started) / 4)
+    n_apart = len(model._apart)
+    return {
+        "face_in_photo_ms_cpu_p50": round(float(np.median(taken)), 3),
+        "names": len(model.names),
+        "pairs_apart": n_apart,
     }
 
 

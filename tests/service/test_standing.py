@@ -482,6 +482,21 @@ def test_fields_that_would_do_nothing_are_refused(tmp_path):
         assert client.post(f"{HERE}/alternatives?k=1", content=npy(X), headers=NPY).status_code == 200
 
 
+def test_a_collection_is_what_was_asked_for_or_refused(tmp_path):
+    labelled = {"vectors": people(20, 2).tolist(), "labels": [0, 1] * 10}
+    with served(tmp_path) as client:
+        for more in (
+            {"preset": "faces", "model": "DDPvMFMeans"},
+            {"tune": labelled, "model": "DDPvMFMeans"},
+            {"tune": labelled, "preset": "faces"},
+        ):
+            answer = client.post("/v1/collections", json={"name": "people", **more})
+            assert (answer.status_code, "of Links by itself" in answer.json()["error"]) == (422, True)
+        create(client, preset="faces", model="Links")
+        refused = client.put(f"{HERE}/ids/0/meta", content=b"[1]")
+        assert (refused.status_code, refused.json()["error"]) == (422, "The body must be an object; got list.")
+
+
 def test_metrics_say_nothing_of_collections_that_are_gone(tmp_path):
     with served(tmp_path) as client:
         create(client)

@@ -235,6 +235,9 @@ def collections(request: Request) -> dict[str, Any]:
 @router.post("/collections", status_code=201)
 async def create(request: Request, asked: NewCollection) -> dict[str, Any]:
     """Make a collection: by model and parameters, by preset, or tuned on labelled vectors."""
+    ways = [name for name in ("preset", "tune") if getattr(asked, name) is not None]
+    if len(ways) > 1 or (ways and asked.model != "Links"):
+        raise unusable(f"{ways[0]} makes a collection of Links by itself; give neither another model nor both ways.")
     facts: dict[str, Any] = {"class": asked.model, "parameters": asked.parameters, "preset": asked.preset}
     if asked.tune is not None:
         facts = await run_in_threadpool(_tuned, asked)

@@ -64,7 +64,7 @@ def read_vectors(
 
 def json_object(body: bytes) -> dict[str, Any]:
     """A body that must be a JSON object."""
-    return _object(_json(body))
+    return _object(_json(body), "")
 
 
 def _json(body: bytes) -> Any:
@@ -81,9 +81,9 @@ def _msgpack(body: bytes) -> Any:
         raise unusable(f"The body must be msgpack; it is not: {str(error)[:200]}.") from None
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value: Any, having: str = " with the field vectors") -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise unusable(f"The body must be an object with the field vectors; got {type(value).__name__}.")
+        raise unusable(f"The body must be an object{having}; got {type(value).__name__}.")
     return value
 
 
