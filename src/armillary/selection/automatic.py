@@ -282,7 +282,8 @@ def _reason(selection: Selection, n_found: int, n_compared: int, n_rows: int, lo
     """Why the model has the `n_found` clusters that rows are in."""
     if n_compared < FEWEST_ROWS:
         return (
-            f"One cluster: {n_compared} rows are too few to tell clusters from chance, which takes {FEWEST_ROWS}. "
+            f"One cluster: {counted(n_compared, 'row')} {'is' if n_compared == 1 else 'are'} too few to tell "
+            f"clusters from chance, which takes {FEWEST_ROWS}. "
             "Give SphericalKMeans a number of clusters, or DPvMFMeans an angle."
         )
     which = f"{n_compared:,} of the {n_rows:,} rows" if n_compared < n_rows else f"the {n_rows:,} rows"
