@@ -184,7 +184,8 @@ def test_too_few_rows_are_one_cluster(n_rows):
     choice = choose_model(uniform(n_rows, 5))
     assert choice.model.n_clusters_ == 1
     assert choice.reason == (
-        f"One cluster: {n_rows} rows are too few to tell clusters from chance, which takes 20. "
+        f"One cluster: {n_rows} {'row is' if n_rows == 1 else 'rows are'} too few to tell clusters from chance, "
+        "which takes 20. "
         "Give SphericalKMeans a number of clusters, or DPvMFMeans an angle."
     )
 
