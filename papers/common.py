@@ -42,8 +42,9 @@ def temporary_folder(paper: Path) -> Path:
 
 
 def cases_of(paper: Path, size: str, part: str) -> Path:
-    """Where a part of a run keeps its cases until it is whole."""
-    return temporary_folder(paper) / "cases" / f"{size}, {part}.json"
+    """Where a part of a run keeps its cases until it is whole; runs into other folders of that name are others."""
+    place = f"{zlib.crc32(str(paper.resolve()).encode()):08x}"
+    return temporary_folder(paper) / f"cases {place}" / f"{size}, {part}.json"
 
 
 def track(items: Iterable[T], word: str) -> Iterable[T]:

@@ -15,6 +15,7 @@ import numbers
 import os
 import warnings
 from collections.abc import Callable, Collection
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -631,6 +632,17 @@ def check_integer(value: Any, name: str, who: str, *, low: int, high: int | None
         high = _MOST_INTEGER
     rule = f"an int >= {low}" if high is None else f"an int from {low} to {high}"
     raise ParameterError(f"`{name}` of {who} must be {rule}; got {value!r}.{' ' + hint if hint else ''}")
+
+
+def check_levels(value: Any, who: str) -> tuple[int, ...]:
+    """Numbers of clusters of each level, coarse to fine."""
+    is_list = value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, list | tuple)
+    given = tuple(value) if is_list else (value,)
+    hint = "Give numbers from coarse to fine, e.g. (100, 1000)."
+    sizes = tuple(check_integer(one, "n_clusters", who, low=1, hint=hint) for one in given)
+    if not sizes or any(coarse >= fine for coarse, fine in pairwise(sizes)):
+        raise ParameterError(f"`n_clusters` of {who} must rise from coarse to fine; got {value!r}. {hint}")
+    return sizes
 
 
 def check_row_count(value: Any, n_features: int, name: str, who: str, *, low: int) -> int:

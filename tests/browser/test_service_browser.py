@@ -129,6 +129,7 @@ def test_naming_merging_and_undo(open_page, room):
     expect(page.locator("#ids li")).to_have_count(3)
     expect(page.locator("#events")).to_contain_text("went into")
     assert room.current([1]).tolist() == [0]
+    expect(page.locator("#one-title")).to_have_text("Id · #0")  # what was merged is shown once it is read
     page.locator("#forget").click()
     page.locator("#sure button[value='yes']").click()
     expect(page.locator("#one-title")).to_have_text("#0 was forgotten")

@@ -323,7 +323,8 @@ def entry_of(n_clusters, nmi, **others):
         for method in ("k-means", "spherical k-means")
         for start in ("random labels", "k-means++", "best of ten k-means++")
     ]
-    weaker = {"n_clusters": n_runs * [30], "nmi": n_runs * [0.9]}
+    curves = {"sweep": [5, 10, 20], "nmi": {"mean": [0.8, 0.9, 0.9], "sd": [0.01, 0.01, 0.01]}}
+    weaker = {"n_clusters": n_runs * [30], "nmi": n_runs * [0.9], "curves": curves}
     methods = {"DP-TGMM": line, **dict.fromkeys(("FSD-TGMM", "DP-GMM", *told), weaker), **others}
     return {"n_true": 30, "n_runs": n_runs, "best_nmi": n_runs * [0.995], "methods": methods}
 

@@ -41,11 +41,10 @@ from armillary.engines.select import checked_points, open_passes
 from armillary.exceptions import InputError
 from armillary.files.folders import SUMMARY, held_folder
 from armillary.files.row_tables import write_row_table
-from armillary.models.means._hierarchical_means_fit import checked_sizes
 from armillary.models.means.hierarchical_spherical_kmeans import HierarchicalSphericalKMeans, fit_remembered
 from armillary.models.means.spherical_kmeans import SphericalKMeans
 from armillary.persistence.archive import save
-from armillary.validation import check_choice, check_integer
+from armillary.validation import check_choice, check_integer, check_levels
 from armillary.workers import Workers, thread_count
 
 _WHO = "curate"
@@ -114,7 +113,7 @@ class CurationPlan:
         CurationPlan
             The same plan.
         """
-        sizes = checked_sizes(self.n_clusters, _WHO)
+        sizes = check_levels(self.n_clusters, _WHO)
         n_fit_rows = None if self.n_fit_rows is None else check_integer(self.n_fit_rows, "n_fit_rows", _WHO, low=1)
         n_searched = None if self.n_searched is None else check_integer(self.n_searched, "n_searched", _WHO, low=1)
         n_sample = None if self.n_sample is None else check_integer(self.n_sample, "n_sample", _WHO, low=1)

@@ -154,7 +154,7 @@ class ShardPart(Shard):
     def __init__(self, shard: Shard, first: int, last: int) -> None:
         self.path, self.stamp = shard.path, shard.stamp
         self.n_rows, self.n_features, self.dtype = last - first, shard.n_features, shard.dtype
-        self.is_sparse = shard.is_sparse
+        self.is_sparse, self.columns = shard.is_sparse, shard.columns
         self._shard, self._skipped = shard, first
 
     def reader(self) -> Reader:
@@ -183,6 +183,7 @@ class ThinnedShard(Shard):
     def __init__(self, shard: Shard, is_here: npt.NDArray[np.bool_]) -> None:
         self.path, self.stamp = shard.path, shard.stamp
         self.n_features, self.dtype, self.is_sparse = shard.n_features, shard.dtype, shard.is_sparse
+        self.columns = shard.columns
         self.n_rows = int(np.count_nonzero(is_here))
         self._shard = shard
         gone = np.flatnonzero(~is_here)

@@ -369,7 +369,7 @@ class Sequential:
 
 def _refuse_others(shards: Sequence[Shard]) -> None:
     """Refuse files that do not go together."""
-    first = shards[0]
+    first, named = shards[0], next((shard for shard in shards if shard.columns is not None), shards[0])
     if first.dtype.kind not in "fiub":
         raise InputTypeError(
             f"'{first.path}' must hold real numbers; it has dtype {first.dtype}. Save it again as floats."
@@ -380,14 +380,14 @@ def _refuse_others(shards: Sequence[Shard]) -> None:
                 f"Files of one set of rows must all be dense or all be CSR; '{first.path}' and '{shard.path}' are "
                 "not alike. Open them one by one."
             )
-        if shard.columns != first.columns:
-            if shard.columns is None or first.columns is None or sorted(shard.columns) != sorted(first.columns):
+        if shard.columns is not None and named.columns is not None and shard.columns != named.columns:
+            if sorted(shard.columns) != sorted(named.columns):
                 raise InputError(
-                    f"Files of one set of rows must have vectors in columns of one name; '{first.path}' has "
-                    f"{listed(first.columns or (), 4) or 'no names'} and '{shard.path}' has "
-                    f"{listed(shard.columns or (), 4) or 'no names'}. Name the column, or rename it in one of them."
+                    f"Files of one set of rows must have vectors in columns of one name; '{named.path}' has "
+                    f"{listed(named.columns, 4)} and '{shard.path}' has {listed(shard.columns, 4)}. Name the column, "
+                    "or rename it in one of them."
                 )
-            shard.reorder(first.columns)
+            shard.reorder(named.columns)
         if shard.n_features != first.n_features:
             raise InputError(
                 f"Files of one set of rows must have one width; '{first.path}' has {first.n_features} columns and "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from armillary._typing import Float64Array
 from armillary.draws import Stream
 from armillary.engines.contract import Numbered, Passes
 from armillary.engines.select import checked_points, open_passes
-from armillary.exceptions import InputError, ParameterError
+from armillary.exceptions import InputError
 from armillary.fitting.events import Emitter
 from armillary.fitting.loop import run_chain
 from armillary.fitting.memory import NO_MEMORY, Memory
@@ -24,7 +23,7 @@ from armillary.models.means import spherical_kmeans as means
 from armillary.models.parameters import Given, RowShape
 from armillary.rules import AffineRule
 from armillary.sums.directional import DirectionalStatistics
-from armillary.validation import check_choice, check_integer, check_number
+from armillary.validation import check_choice, check_integer, check_levels, check_number
 
 _STARTS = ("k-means||", "k-means++", "random")
 # Rows that stay of a cluster of mean size in a resample, as a share of its rows.
@@ -54,7 +53,7 @@ class Parameters:
     @classmethod
     def check(cls, given: Given, rows: RowShape, who: str) -> Parameters:
         """The parameters, or an error that names the wrong one."""
-        sizes = checked_sizes(given["n_clusters"], who)
+        sizes = check_levels(given["n_clusters"], who)
         n_fit_rows = _or_none(given["n_fit_rows"], "n_fit_rows", who, "None does them on all rows.")
         n_rows = rows.n_rows if n_fit_rows is None else min(n_fit_rows, rows.n_rows)
         if sizes[-1] > n_rows:
@@ -83,17 +82,6 @@ class Parameters:
             algorithm="auto",
             refills=True,
         )
-
-
-def checked_sizes(value: Any, who: str) -> tuple[int, ...]:
-    """Clusters of each level, coarse to fine."""
-    is_list = value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, list | tuple)
-    given = tuple(value) if is_list else (value,)
-    hint = "Give numbers from coarse to fine, e.g. (100, 1000)."
-    sizes = tuple(check_integer(one, "n_clusters", who, low=1, hint=hint) for one in given)
-    if not sizes or any(coarse >= fine for coarse, fine in pairwise(sizes)):
-        raise ParameterError(f"`n_clusters` of {who} must rise from coarse to fine; got {value!r}. {hint}")
-    return sizes
 
 
 def _or_none(value: Any, name: str, who: str, hint: str) -> int | None:
