@@ -105,6 +105,11 @@ def test_every_kernel_has_the_bits_of_the_reference(monkeypatch):
         np.testing.assert_allclose(found.pop(), wanted.pop(), atol=1e-6)
         for one, two in zip(wanted, found, strict=True):
             np.testing.assert_array_equal(two, one)
+    scores = []
+    for name in ENGINES:
+        with opened(name, sp.csr_array(mostly_zeros), weights) as passes:
+            scores.append(passes.values(rules(np.random.default_rng(1), 5, 60), "scores"))
+    np.testing.assert_allclose(*scores, atol=1e-6)
     with monkeypatch.context() as patch:  # narrow rows with many clusters
         patch.setattr(start_frames, "FEW_CLUSTERS", 0)
         rows, rule = unit(rng, 64, 3), rules(rng, 5, 3)
