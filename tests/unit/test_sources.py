@@ -366,6 +366,17 @@ def test_names_with_digits_that_are_no_numbers(tmp_path):
     assert open_rows(tmp_path).order().index("\u00b22") < open_rows(tmp_path).order().index("\u00b210")
 
 
+def test_files_with_names_of_columns_go_with_files_without(tmp_path):
+    one, two, three = (given("f4", 20, seed) for seed in range(3))
+    np.save(tmp_path / "1.npy", one)
+    for name, X, columns in (("2", two, "abcdef"), ("3", three, "fedcba")):
+        pq.write_table(pa.table({c: X[:, "abcdef".index(c)] for c in columns}), tmp_path / f"{name}.parquet")
+    rows = open_rows([tmp_path / "1.npy", tmp_path / "2.parquet", tmp_path / "3.parquet"])
+    np.testing.assert_array_equal(rows[:], np.concatenate([one, two, three]))
+    some = rows.between(5, 55)  # parts of files keep the names
+    np.testing.assert_array_equal(some[:], np.concatenate([one, two, three])[5:55])
+
+
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
 def test_tables_meet_by_the_names_of_their_columns(tmp_path, ending):
     """Another order of columns, and other columns, were put below each other as they came."""
