@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+
 from armillary.distributions import bessel
 from armillary.geometry import sphere
 from armillary.kernels.jit import kernel
