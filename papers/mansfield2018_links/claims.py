@@ -688,7 +688,8 @@ vector came, after the best one-to-one matching; vectors of unmatched ids are er
 differences on the same streams. Streams of a set share vectors: its intervals tell of orders, not of other people.
 
 **Made clusters** (`similarities.py`) have the density of the paper's eqs. 2 and 3 with a mode of 45 degrees; of
-recorded ones, vectors of different recordings are taken as independent members. `behaviour.py` has the rest.
+recorded ones, vectors of different recordings are taken as independent members. `behaviour.py` has the rest. The three
+lemmas on recorded vectors take one vector from each of ten recordings of a person; the others make the centre.
 
 **Tuning.** `tune_links` on three orders. "Few sub-clusters" is the best of the settings it tried with at most three
 sub-clusters a person: nearly one sub-cluster for every vector can be the most accurate, and is slow. linkscluster may
@@ -698,6 +699,8 @@ is slow, has 14 settings on the first 400 vectors of one order. Those are smalle
 many settings linkscluster and DP-vMF-means have lines of their own (`behaviour.py`, `budgets.py`). Mini-batch k-means
 needs the true number of persons, sees 64 vectors (at first four times the number of persons) before it answers, and has
 no other setting.
+
+**Peers** answer in a process of their own: the time below has their seconds by the clock, and not those of CPU.
 
 **linkscluster** is the same algorithm with other answers where the paper is silent (order of merges, partner of a
 re-joining edge, the id before or after the update), and each is given the setting that was best for it on the tuning
