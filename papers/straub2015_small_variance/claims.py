@@ -46,7 +46,7 @@ written by `run.py` from `results.json`; do not edit it.
 
 
 PARTS = ("synthetic", "streams", "scenes", "images", "rooms", "samplers", "other_data", "times", "walks", "maxima")
-RESTAURANTS = ("CRP, few rows", "CRP, more rows", "CRP, many rows")
+RESTAURANTS = ("CRP, few rows", "CRP, more rows")
 WHOLE, FINITE_WHOLE = "CRP, all rows", "FSD, all rows"
 # Lines whose rule was committed before the first run that it judges.
 BEFORE = frozenset({"crp", "crp-all", "quick", "maxima"})

@@ -26,7 +26,7 @@ from armillary import DirichletProcessMixture
 from armillary.metrics import geometric_nmi_score
 
 FINITE, FINITE_WHOLE, EXACT = "FSD", "FSD, all rows", "split/merge"
-RESTAURANTS = ("CRP, few rows", "CRP, more rows", "CRP, many rows")
+RESTAURANTS = ("CRP, few rows", "CRP, more rows")
 SAMPLERS = {FINITE: "finite", FINITE_WHOLE: "finite", EXACT: "split_merge"}
 for _name in RESTAURANTS:
     SAMPLERS |= {_name: "crp", f"{_name}: {EXACT}": "split_merge"}
