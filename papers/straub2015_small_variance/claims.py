@@ -758,7 +758,7 @@ CLAIMS = (
         "crp-all",
         "a CRP sampler does not converge in two days",
         "7.1",
-        "all rows, the known concentration, 600 sweeps from random labels: over the last of them more than one "
+        "all rows, the known concentration, 300 sweeps from random labels: over the last of them more than one "
         "cluster from a chain on the same rows that starts at the true labels, or an NMI more than 0.005 below it, in "
         "every run, and two days do not suffice for the paper's 5,000 sweeps (extrapolated); in part: one of the two",
         _whole_restaurant,

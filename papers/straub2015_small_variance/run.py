@@ -100,7 +100,7 @@ SIZES = {
             samplers.RESTAURANTS[0]: (200, 50, 5),
             samplers.RESTAURANTS[1]: (600, 50, 3),
         },
-        restaurant=(30_000, 600, 200, 3),
+        restaurant=(30_000, 300, 100, 3),
         other_data=(2000, 10, 3),
         timed_frames=20,
         drawn_walks=(10, 5000),
