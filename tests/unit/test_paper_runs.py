@@ -21,6 +21,7 @@ from papers.common import (
     share_interval,
     since,
     told_seconds,
+    written,
 )
 
 from armillary.datasets import make_vmf_mixture
@@ -105,6 +106,25 @@ def test_cases_of_other_numbers_are_computed_again(tmp_path):
         resumed(cases(100), store, word="")
     assert resumed(cases(300), store, word="") == {f"run {run}": 300 for run in range(3)}
     assert called == [(0, 100), (1, 100), (2, 100), (0, 300), (1, 300), (2, 300)]
+
+
+def test_parts_of_a_first_go_are_kept_until_the_results_are_written(tmp_path):
+    """A run that was cut short in its second go once computed the first again."""
+    store, called = tmp_path / "parts.json", []
+
+    def part(name):
+        called.append(name)
+        return {"of": name}
+
+    first = {name: partial(part, name) for name in "ab"}
+    for _ in range(2):
+        assert computed(first, store, is_kept=True)[0] == {"a": {"of": "a"}, "b": {"of": "b"}}
+    assert called == ["a", "b"]
+    written(first, store)
+    assert not list(tmp_path.iterdir())
+    computed(first, store)
+    assert called == ["a", "b"] * 2
+    assert not list(tmp_path.iterdir())
 
 
 def test_parts_that_were_computed_are_not_computed_again(tmp_path):
