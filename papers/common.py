@@ -113,10 +113,10 @@ def _asked(case: Callable[[], Any]) -> str:
     return f"{getattr(case.func, '__name__', '')}{told}"
 
 
-def resumed(cases: Mapping[str, Callable[[], Any]], store: Path, word: str) -> dict[str, Any]:
+def resumed(cases: Mapping[str, Callable[[], Any]], store: Path, word: str, *, is_kept: bool = False) -> dict[str, Any]:
     """What all cases gave, ready for JSON; a run that was cut short goes on from what it left in `store`.
 
-    What was computed for other numbers than are asked now is computed again.
+    What was computed for other numbers than are asked now is computed again. `is_kept` leaves the store to the caller.
     """
     store.parent.mkdir(parents=True, exist_ok=True)
     left: dict[str, Any] = json.loads(store.read_text()) if store.exists() else {}
@@ -133,22 +133,38 @@ def resumed(cases: Mapping[str, Callable[[], Any]], store: Path, word: str) -> d
         half = store.with_suffix(".part")
         half.write_text(json.dumps(found))
         half.replace(store)
-    store.unlink(missing_ok=True)
+    if not is_kept:
+        store.unlink(missing_ok=True)
     return {name: found[name]["value"] for name in cases}
 
 
-def computed(parts: Mapping[str, Callable[[], Any]], store: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Every part's results, and its seconds: a run that was cut short goes on with the parts that are missing."""
+def computed(
+    parts: Mapping[str, Callable[[], Any]], store: Path, *, is_kept: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Every part's results, and its seconds: a run that was cut short goes on with the parts that are missing.
+
+    A run that computes its parts in two goes keeps those of the first (`is_kept`) until its results are written, and
+    then calls `written`.
+    """
 
     def timed(part: Callable[[], Any]) -> dict[str, Any]:
         begin = clock()
         results = part()
         return {"results": results, "seconds": since(begin)}
 
-    # another choice of parts is another run
-    own = store.with_stem(f"{store.stem} {zlib.crc32('; '.join(parts).encode()):08x}")
-    found = resumed({name: lambda part=part: timed(part) for name, part in parts.items()}, own, word="")
+    cases = {name: lambda part=part: timed(part) for name, part in parts.items()}
+    found = resumed(cases, _of_parts(parts, store), word="", is_kept=is_kept)
     return {name: one["results"] for name, one in found.items()}, {name: one["seconds"] for name, one in found.items()}
+
+
+def written(parts: Iterable[str], store: Path) -> None:
+    """What `computed` kept is no longer needed."""
+    _of_parts(parts, store).unlink(missing_ok=True)
+
+
+def _of_parts(parts: Iterable[str], store: Path) -> Path:
+    """Another choice of parts is another run."""
+    return store.with_stem(f"{store.stem} {zlib.crc32('; '.join(parts).encode()):08x}")
 
 
 def interval(values: Iterable[float], level: float = 0.95) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """Sections 1, 3.1, 3.2 and 3.6: corrections of the past, growth of sub-clusters, where small variance serves.
 
 past        the ids that vectors have at the end of a stream beside those that were answered when they came
+granularity sub-clusters by T_s
 growth      sub-clusters after n vectors and after 2 n of the same persons: cost goes with sub-clusters
 complement  DP-vMF-means in one pass, a small-variance method, and Links, both tuned: in 3 and 128 dimensions
 budget      DP-vMF-means in one pass with as many settings as `tune_links` tries
@@ -28,6 +29,7 @@ TEST_ORDERS = (10, 11, 12)
 HIGH, LOW = 128, 3
 N_PERSONS, N_EACH = 30, 30
 BROAD = math.radians(60.0)  # the angle to the centre in many dimensions: a cosine of 0.25 between two members
+FINENESS, _FIXED = (0.3, 0.4, 0.5, 0.6, 0.7), (0.5, 0.9)  # T_s, and T_c and T_p beside it
 CONCENTRATION, LEAST_ANGLE = 325.0, math.radians(15.0)  # in three
 
 
@@ -95,6 +97,12 @@ def growth(dimension: int, seed: int, n_orders: int) -> dict[str, float]:
     }
 
 
+def granularity(dimension: int, seed: int) -> dict[str, float]:
+    """Sub-clusters of made persons by the threshold of sub-clusters, all else the same."""
+    rows = drawn(dimension, seed).rows
+    return {f"{least:g}": float(_links((*_FIXED[:1], least, *_FIXED[1:]), rows).n_subclusters_) for least in FINENESS}
+
+
 def budget(stream: streams.Stream) -> list[dict[str, float]]:
     """Every test order of both halves by DP-vMF-means in one pass, tuned over as many angles as Links has settings."""
     found = []
@@ -122,6 +130,7 @@ def cases(
             found[f"complement in {dimension}, run {run}"] = partial(complement, dimension, run, n_orders)
     for run in range(n_runs):
         found[f"growth in {HIGH}, run {run}"] = partial(growth, HIGH, run, n_orders)
+        found[f"granularity in {HIGH}, run {run}"] = partial(granularity, HIGH, run)
     for name, entry in stored.items():
         if folder is None:
             continue

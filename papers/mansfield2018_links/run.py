@@ -34,7 +34,17 @@ import streams
 from armillary.metrics import matched_accuracy_score
 
 sys.path.append(str(Path(__file__).parents[2]))  # what papers share
-from papers.common import CONSOLE, NO_DATA, cases_of, computed, resumed, shared_data, temporary_folder, versions
+from papers.common import (
+    CONSOLE,
+    NO_DATA,
+    cases_of,
+    computed,
+    resumed,
+    shared_data,
+    temporary_folder,
+    versions,
+    written,
+)
 
 HERE = Path(__file__).parent
 TEST_ORDERS = (10, 11, 12)
@@ -147,7 +157,8 @@ def main() -> None:
         for name, load in streamed.items()
         if is_asked(name)
     }
-    found, seconds = computed(of_sets, store)
+    # parts ask for the sets, which are kept meanwhile
+    found, seconds = computed(of_sets, store, is_kept=True)
     sets = {name: found.get(name, last.get("sets", {}).get(name)) for name in streamed}
     sets = {name: entry for name, entry in sets.items() if entry is not None}
     of_parts = {
@@ -165,6 +176,7 @@ def main() -> None:
     }
     results = last | {"about": about, "sets": sets, **parts}
     stored.write_text(json.dumps(results, indent=1) + "\n")
+    written(of_sets, store)
     (output / "claims.md").write_text(claims.page(results))
     for name, entry in results["sets"].items():
         pictures.save(pictures.over_time(name, entry), output / f"{name.replace(', ', ' ').replace(' ', '_')}.png")

@@ -32,6 +32,7 @@ PAIRS = tuple((k, other) for k in COUNTS for other in COUNTS if other <= k)
 GROWN = (1, 2, 5, 10)  # vectors of a sub-cluster
 # Of the preferred axis: its share of a member's distance from the centre; members, and those nearest to one of them.
 LONG_SHARE, N_MEMBERS, N_NEAREST = 0.25, 400, 20
+MOST_OF_A_PERSON = 10  # recordings whose vectors are compared
 
 
 def cluster(dimension: int, n_rows: int, rng: np.random.Generator, mode: float = MODE) -> tuple[np.ndarray, np.ndarray]:
@@ -120,6 +121,43 @@ def recorded(folder: Path, name: str, n_trials: int) -> list[dict[str, Any]]:
     return people
 
 
+def recorded_lemmas(folder: Path, name: str) -> list[dict[str, float]]:
+    """For each person with enough recordings, of one vector from each: shares beyond the deltas of the three lemmas.
+
+    The centre that a vector is compared with is that of the person's other vectors; for a pair, of all but the two.
+    """
+    stream = streams.SETS[name](folder)
+    rng = np.random.default_rng(0)
+    own = [_one_of_each(stream, person, rng) for person in range(stream.n_persons)]
+    own = [rows for rows in own if len(rows) >= MOST_OF_A_PERSON]
+    angles = [np.array([sphere.angle(row, _direction(np.delete(rows, number, axis=0))).item()
+                        for number, row in enumerate(rows)]) for rows in own]  # fmt: skip
+    usual = float(np.mean(np.concatenate(angles)))
+    found = []
+    for person, rows in enumerate(own):
+        strangers = np.concatenate([one[:1] for other, one in enumerate(own) if other != person])
+        sides = []
+        for left, right in combinations(range(len(rows)), 2):
+            center = _direction(np.delete(rows, (left, right), axis=0))
+            first, second = (unit(rows[one] - (rows[one] @ center) * center) for one in (left, right))
+            sides.append(abs(first @ second) > COSINE)
+        found.append(
+            {
+                "lemma 1": float(np.mean(np.abs(rows[:1] @ strangers.T) > COSINE)),
+                "lemma 2": float(np.mean(np.abs(angles[person] - usual) > ANGLE)),
+                "lemma 3": float(np.mean(sides)),
+            }
+        )
+    return found
+
+
+def _one_of_each(stream: streams.Stream, person: int, rng: np.random.Generator) -> np.ndarray:
+    own = np.flatnonzero(stream.persons == person)
+    recordings = [own[stream.recordings[own] == one] for one in np.unique(stream.recordings[own])]
+    picked = [int(rng.choice(one)) for one in recordings[:MOST_OF_A_PERSON]]
+    return np.asarray(stream.rows[picked], dtype=np.float64)
+
+
 def _person(
     rows: np.ndarray, recordings: list[np.ndarray], long: list[np.ndarray], rng: np.random.Generator, n_trials: int
 ) -> dict[str, Any]:
@@ -174,6 +212,7 @@ def cases(folder: Path | None, n_runs: int, n_trials: int) -> dict[str, Callable
     if folder is not None:
         for name in ("voices of 10 speakers", "faces, centred"):
             found[name] = partial(recorded, folder, name, n_trials)
+            found[f"lemmas, {name}"] = partial(recorded_lemmas, folder, name)
     return found
 
 
@@ -186,5 +225,7 @@ def collected(found: dict[str, Any]) -> dict[str, Any]:
             long[key.split(" ")[1]].append(entry)
         elif ", run " in key:
             made[key.split(" ")[0]].append(entry)
-    recorded = {key: entry for key, entry in found.items() if ", run " not in key}
-    return {"made": made, "elongated": long, "recorded": recorded}
+    rest = {key: entry for key, entry in found.items() if ", run " not in key}
+    lemmas = {key.removeprefix("lemmas, "): entry for key, entry in rest.items() if key.startswith("lemmas, ")}
+    recorded = {key: entry for key, entry in rest.items() if not key.startswith("lemmas, ")}
+    return {"made": made, "elongated": long, "recorded": recorded, "lemmas": lemmas}

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import claims
+import cosine
 import costs
 import mismatch
 import normals
@@ -71,6 +72,7 @@ class Size:
     word_seeds: int  # of them, besides the first
     word_runs: tuple[int, int]  # from the paper's start: runs, sweeps
     proposals: tuple[int, int]  # runs, steps
+    documents: tuple[tuple[str, ...], int]  # sets and runs of each
     costs: tuple[int, tuple[int, int], float]  # runs, draws of the short and the long chain, share of the rows
 
 
@@ -96,6 +98,7 @@ SIZES = {
         word_seeds=4,
         word_runs=(5, 800),
         proposals=(10, 400),
+        documents=(cosine.NAMES, 5),
         costs=(3, (5, 15), 1.0),
     ),
     "quick": Size(
@@ -119,6 +122,7 @@ SIZES = {
         word_seeds=1,
         word_runs=(1, 40),
         proposals=(2, 100),
+        documents=(cosine.NAMES[:2], 2),
         costs=(1, (5, 15), 0.2),
     ),
     "toy": Size(
@@ -142,6 +146,7 @@ SIZES = {
         word_seeds=1,
         word_runs=(1, 4),
         proposals=(1, 10),
+        documents=(cosine.NAMES[:1], 1),
         costs=(1, (1, 3), 0.02),
     ),
 }
@@ -261,6 +266,12 @@ def run_proposals(size: Size, output: Path) -> dict[str, Any]:
     return proposals.collected(resumed(cases, cases_of(output, size.name, "proposals"), "proposals"))
 
 
+def run_documents(size: Size, output: Path, folder: Path) -> dict[str, Any]:
+    """Documents by angle and by distance."""
+    cases = cosine.cases(folder, *size.documents)
+    return cosine.collected(resumed(cases, cases_of(output, size.name, "documents"), "documents"))
+
+
 def run_other_models(size: Size, output: Path) -> dict[str, Any]:
     """Models that describe less."""
     cases = other_models.cases(size.n_rows, size.n_true, size.n_draws, range(size.n_runs))
@@ -299,6 +310,7 @@ def parts(size: Size, output: Path, folder: Path | None) -> dict[str, Callable[[
         "word seeds": recorded(run_word_seeds),
         "word runs": recorded(run_word_runs),
         "proposals": lambda: run_proposals(size, output),
+        "documents": recorded(run_documents),
         "other models": lambda: run_other_models(size, output),
         "mismatch": lambda: run_mismatch(size, output),
         "costs": lambda: run_costs(size, output, folder),

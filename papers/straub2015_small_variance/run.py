@@ -68,6 +68,7 @@ class Size:
     rooms: int  # made rooms, each with rows of its own
     rendered: tuple[int, int, int]  # rendered walks, their frames and width
     samplers: dict[str, tuple[int, int, int]]  # rows, sweeps and runs of each
+    restaurant: tuple[int, int, int, int]  # the CRP on all rows: rows, sweeps, those from the true labels, runs
     other_data: tuple[int, int, int]  # rows and runs of made sets, orders of recorded ones
     timed_frames: int
     drawn_walks: tuple[int, int]  # runs, walks of each
@@ -94,11 +95,12 @@ SIZES = {
         rendered=(5, 60, 320),
         samplers={
             samplers.FINITE: (3000, 500, 10),
+            samplers.FINITE_WHOLE: (30_000, 300, 2),
             samplers.EXACT: (3000, 60, 10),
             samplers.RESTAURANTS[0]: (200, 50, 5),
             samplers.RESTAURANTS[1]: (600, 50, 3),
-            samplers.RESTAURANTS[2]: (1500, 50, 3),
         },
+        restaurant=(30_000, 300, 100, 3),
         other_data=(2000, 10, 3),
         timed_frames=20,
         drawn_walks=(10, 5000),
@@ -121,11 +123,12 @@ SIZES = {
         rendered=(2, 30, 160),
         samplers={
             samplers.FINITE: (3000, 100, 2),
+            samplers.FINITE_WHOLE: (30_000, 50, 1),
             samplers.EXACT: (3000, 40, 2),
             samplers.RESTAURANTS[0]: (300, 10, 2),
             samplers.RESTAURANTS[1]: (600, 10, 1),
-            samplers.RESTAURANTS[2]: (900, 10, 1),
         },
+        restaurant=(30_000, 40, 20, 2),
         other_data=(1000, 3, 1),
         timed_frames=5,
         drawn_walks=(2, 1000),
@@ -147,11 +150,12 @@ SIZES = {
         rendered=(1, 6, 64),
         samplers={
             samplers.FINITE: (120, 5, 2),
+            samplers.FINITE_WHOLE: (150, 5, 1),
             samplers.EXACT: (120, 5, 2),
             samplers.RESTAURANTS[0]: (60, 2, 1),
             samplers.RESTAURANTS[1]: (90, 2, 1),
-            samplers.RESTAURANTS[2]: (90, 2, 1),
         },
+        restaurant=(120, 4, 2, 1),
         other_data=(400, 2, 1),
         timed_frames=2,
         drawn_walks=(1, 50),
@@ -257,7 +261,7 @@ def run_rooms(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
 
 def run_samplers(size: Size, output: Path, folder: Path | None) -> dict[str, Any]:
     """CRP, finite and split/merge samplers of the DP-vMF mixture."""
-    cases = samplers.cases(size.samplers)
+    cases = samplers.cases(size.samplers, size.restaurant)
     return samplers.collected(resumed(cases, cases_of(output, size.name, "samplers"), "samplers"))
 
 

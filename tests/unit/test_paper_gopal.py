@@ -203,7 +203,8 @@ def test_all_weightings_are_measured(modules):
     assert found == modules["weightings"].measure(documents, 1)
     assert max(found.values()) <= 1.0
     spent = modules["iterations"].measure(documents, 1)
-    assert list(spent) == ["vMFmix tied", "k-means", "soft k-means", "multinomial", "LDA"]
+    assert list(spent) == ["vMFmix tied", "k-means", "soft k-means", "multinomial", "LDA", "steps"]
+    assert list(spent["steps"]) == ["product", "sums of hard labels", "sums of shares"]
     assert spent["LDA"] > 0.0
 
 

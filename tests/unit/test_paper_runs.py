@@ -21,9 +21,11 @@ from papers.common import (
     share_interval,
     since,
     told_seconds,
+    written,
 )
 
 from armillary.datasets import make_vmf_mixture
+from armillary.distributions.vmf_component import VmfComponent
 
 PAPERS = Path(__file__).parents[2] / "papers"
 
@@ -44,6 +46,7 @@ def straub(monkeypatch):
         "views",
         "scenes",
         "depth_images",
+        "restaurant",
         "samplers",
         "other_data",
         "times",
@@ -103,6 +106,25 @@ def test_cases_of_other_numbers_are_computed_again(tmp_path):
         resumed(cases(100), store, word="")
     assert resumed(cases(300), store, word="") == {f"run {run}": 300 for run in range(3)}
     assert called == [(0, 100), (1, 100), (2, 100), (0, 300), (1, 300), (2, 300)]
+
+
+def test_parts_of_a_first_go_are_kept_until_the_results_are_written(tmp_path):
+    """A run that was cut short in its second go once computed the first again."""
+    store, called = tmp_path / "parts.json", []
+
+    def part(name):
+        called.append(name)
+        return {"of": name}
+
+    first = {name: partial(part, name) for name in "ab"}
+    for _ in range(2):
+        assert computed(first, store, is_kept=True)[0] == {"a": {"of": "a"}, "b": {"of": "b"}}
+    assert called == ["a", "b"]
+    written(first, store)
+    assert not list(tmp_path.iterdir())
+    computed(first, store)
+    assert called == ["a", "b"] * 2
+    assert not list(tmp_path.iterdir())
 
 
 def test_parts_that_were_computed_are_not_computed_again(tmp_path):
@@ -168,6 +190,61 @@ def test_samplers_start_from_random_labels_and_tell_what_they_cost(straub):
         assert run["n_sweeps"] >= (2 if name.startswith(restaurant) else 3)
         hours = run["seconds_a_sweep"] / n_rows * 30_000 * 5000 / 3600
         assert collected[name]["hours_in_full"] == pytest.approx(hours)
+
+
+def _seated(rows, labels, uniforms, component):
+    """The same draws by the marginals of the component; clusters are numbered as in the compiled form."""
+    labels, groups = labels.copy(), [set(np.flatnonzero(labels == k)) for k in range(labels.max() + 1)]
+    for i, row in enumerate(rows):
+        here = next(k for k, group in enumerate(groups) if i in group)
+        groups[here].remove(i)
+        if not groups[here]:
+            groups[here] = groups[-1]
+            groups.pop()
+        scores = []
+        for group in groups:
+            count, total = np.array(float(len(group))), rows[list(group)].sum(axis=0)
+            gain = component.log_marginal((count + 1.0, total + row)) - component.log_marginal((count, total))
+            scores.append(np.log(len(group)) + float(gain))
+        scores.append(component.log_prior_predictive(row[None])[0])
+        shares = np.exp(scores - np.max(scores))
+        chosen = int(np.argmax(np.cumsum(shares) > uniforms[i] * shares.sum()))
+        groups[chosen].add(i) if chosen < len(groups) else groups.append({i})
+    for k, group in enumerate(groups):
+        labels[list(group)] = k
+    return labels
+
+
+def test_the_compiled_restaurant_draws_what_the_component_says(straub):
+    generator = np.random.default_rng(3)
+    rows, _ = straub["synthetic"].thirty_clusters(120, 4)
+    start = generator.integers(6, size=len(rows))
+    kappa = straub["synthetic"].CONCENTRATION
+    component = VmfComponent(3, np.array([kappa]), np.zeros(1))
+    seats, labels = straub["restaurant"].Seats(rows, start, kappa), start
+    for _ in range(3):
+        uniforms = generator.random(len(rows))
+        seats.sweep(uniforms)
+        labels = _seated(rows, labels, uniforms, component)
+        np.testing.assert_array_equal(seats.labels, labels)
+    assert len(np.unique(labels)) > 6
+    # at another concentration it draws otherwise
+    broad = straub["restaurant"].Seats(rows, start, 0.2 * kappa)
+    broad.sweep(uniforms)
+    assert (broad.labels != labels).any()
+
+
+def test_the_restaurant_on_all_rows_is_told_beside_a_chain_from_the_truth(straub):
+    samplers = straub["samplers"]
+    cases = samplers.cases({}, (90, 4, 2, 2))
+    assert list(cases) == [f"{samplers.WHOLE}, run {run}" for run in range(2)]
+    entry = samplers.collected({name: case() for name, case in cases.items()})[samplers.WHOLE]
+    for run in entry["runs"]:
+        assert (run["n_rows"], run["n_sweeps"]) == (90, 4)
+        assert run["true"]["nmi"] > 0.9
+        assert run["random"]["numbers"][-1] == run["random"]["last_n_clusters"]
+    hours = np.mean([run["random"]["seconds_a_sweep"] for run in entry["runs"]]) / 90 * 30_000 * 5000 / 3600
+    assert entry["hours_in_full"] == pytest.approx(hours)
 
 
 def test_a_quaternion_and_its_opposite_are_one_vector(straub):
@@ -284,6 +361,26 @@ def test_linkscluster_tries_as_many_settings_as_links(mansfield):
     # all and its preset on one order, the best three on two orders more, three orders of the other half
     assert len(seen) == way["n_tried"] + 1 + 6 + 3
     assert len({parameters for _, parameters, _ in seen}) >= way["n_tried"]
+
+
+def test_more_sub_clusters_at_a_larger_threshold(mansfield):
+    found = list(mansfield["behaviour"].granularity(128, 0).values())
+    assert found == sorted(found)
+    assert found[-1] > 2.0 * found[0]
+
+
+def test_lemmas_are_measured_on_one_vector_of_each_recording(mansfield, monkeypatch):
+    """Persons that are what the lemmas say, and persons in three dimensions."""
+    similarities, streams = mansfield["similarities"], mansfield["streams"]
+    for dimension, is_so in ((256, True), (3, False)):
+        rng = np.random.default_rng(7)
+        rows = np.concatenate([similarities.cluster(dimension, 24, rng)[1] for _ in range(6)])
+        made = streams.Stream(rows.astype(np.float32), np.repeat(np.arange(6), 24), np.tile(np.arange(12).repeat(2), 6))
+        monkeypatch.setitem(streams.SETS, "made", lambda _, made=made: made)
+        found = similarities.recorded_lemmas(Path(), "made")
+        assert len(found) == 6
+        means = {what: np.mean([person[what] for person in found]) for what in found[0]}
+        assert (max(means.values()) < 0.05) == is_so, means
 
 
 @pytest.mark.slow

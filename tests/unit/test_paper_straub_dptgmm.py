@@ -20,6 +20,7 @@ REASON = "ARMILLARY_SHARED_DATA does not name a data folder"
 STATUSES = {"holds", "holds in part", "does not hold here", "shown", "skipped", "not run", "not attempted"}
 NAMES = (
     "synthetic", "normals", "words", "claims", "page", "pictures", "proposals", "other_models", "mismatch", "costs",
+    "cosine",
 )  # fmt: skip
 
 
@@ -203,6 +204,18 @@ def test_a_fixed_concentration_far_too_low_loses_clusters(modules):
     assert found["1"] > 0.95
     assert found["0.0625"] < found["1"] - 0.01
     assert found == modules["mismatch"].measure(900, 12, 0)
+
+
+def test_documents_are_compared_by_angle_and_by_distance(modules):
+    """Topics of documents a hundred times as long as others: lengths tell nothing, and mislead distances."""
+    from papers.gopal2014_vmf.documents import Documents, drawn
+
+    short = drawn(120, 80, 3, seed=2)
+    factors = np.where(np.arange(120) % 2 == 0, 100.0, 1.0)
+    documents = Documents("made", short.counts.multiply(factors[:, None]).tocsr(), short.classes)
+    found = modules["cosine"].measure(documents, 1)
+    assert set(found) == {"random labels", "k-means++"}
+    assert all(one["cosine"] > one["Euclidean"] + 0.2 for one in found.values())
 
 
 def test_powers_of_a_cost(modules):

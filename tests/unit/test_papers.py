@@ -127,3 +127,24 @@ def test_sequential_forgets_a_cluster_that_was_away_and_ddp_does_not():
         assert np.array_equal(ids[0][stayed], ids[1])
         assert np.array_equal(ids[0][stayed], ids[2][stayed])
         assert (np.array_equal(ids[0], ids[2])) is (expected == 3)
+
+
+SHORT_FORMS = {
+    "straub2015_small_variance": ["--quick"],
+    "straub2015_dptgmm": ["--quick"],
+    "gopal2014_vmf": ["--quick"],
+    "mansfield2018_links": ["--only", "similarities"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("ARMILLARY_SHARED_DATA" not in os.environ, reason="recorded data is not at hand")
+@pytest.mark.parametrize("folder", SHORT_FORMS)
+def test_the_short_form_of_a_run_judges_recorded_data(folder, tmp_path):
+    """A few minutes each; a page whose lines on recorded data have a verdict."""
+    command = [sys.executable, PAPERS / folder / "run.py", *SHORT_FORMS[folder], "--output", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "claims.md").read_text()
+    assert "does not name a data folder" not in page
+    assert "| holds |" in page
