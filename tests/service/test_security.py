@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 import time
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -163,6 +164,37 @@ def test_tokens_are_hashed_revoked_and_checked(tmp_path):
     assert tokens.holder(secret) is None
     with pytest.raises(InputError, match="There is no token"):
         tokens.revoke("phone")
+
+
+def test_a_stream_of_events_ends_with_its_token(secured, tmp_path):
+    client, given = secured
+    X = people(20, 2)
+    told, tokens = [], Tokens(tmp_path)
+
+    def listen():
+        answer = client.get("/v1/collections/people/events/stream?since=0", headers=bearer(given["read"]))
+        told.append((answer.status_code, answer.text))
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    while not client.house.get("people").listeners:
+        time.sleep(0.01)
+    tokens.revoke("reader")
+    add(client, X, **bearer(given["write"]))
+    listener.join(5.0)
+    assert not listener.is_alive()
+    assert told[0][0] == 200
+    assert "born" not in told[0][1]
+    assert client.get("/v1/collections/people/events/stream", headers=bearer(given["read"])).status_code == 401
+
+
+def test_tokens_that_cannot_be_read_let_nobody_in_and_say_so(secured, tmp_path):
+    client, given = secured
+    (tmp_path / "tokens.json").write_text("{")
+    answer = client.get("/v1/collections", headers=bearer(given["admin"]))
+    assert answer.status_code == 503
+    assert "The tokens cannot be read" in answer.json()["error"]
+    assert str(tmp_path) not in answer.text
 
 
 def test_settings_come_from_file_environment_and_flags(tmp_path):

@@ -557,7 +557,7 @@ def test_a_bundle_with_another_state_is_refused_and_the_server_starts_again(tmp_
     assert refused.value.status == 422
     house.close()
     again = House(tmp_path / "data", LIMITS)
-    assert again.names() == ["people"]
+    assert [room.name for room in again.rooms()] == ["people"]
     again.close()
 
 

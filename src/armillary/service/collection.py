@@ -32,10 +32,11 @@ from armillary.durable.locks import held
 from armillary.durable.whole import sync_to_disk, whole_file
 from armillary.models.links.links import nodes_now
 from armillary.persistence.archive import load, model_bytes
-from armillary.service.errors import ServiceError, absent
+from armillary.service.errors import ServiceError, absent, unusable
+from armillary.service.foreign import check_state
 from armillary.service.identities import Identities, Int64Array
 from armillary.service.operations import ADD, FORGET, META, SPLIT, THUMBNAIL, Event, Operation, Outcome, Rows
-from armillary.service.store import Entry, Followed, Seen, Snapshot, Store, copied_rows, is_full
+from armillary.service.store import Entry, Followed, Seen, Snapshot, Store, copied_rows, refusal_of
 
 LOG, BACKUPS = "log.sqlite", "backups"
 PASSING = "passing"  # a folder for files at work; whatever lies there at a start was left by a process that was killed
@@ -150,6 +151,21 @@ class Collection:
         except ServiceError as error:
             if error.status != 507:  # a full disk can be read from; quiet moments try again
                 raise
+
+    def check(self) -> None:
+        """What opening does not look at, because we wrote it, and a file that somebody gave us may have wrong."""
+        model = self.facts.get("model")
+        if not isinstance(model, dict) or not isinstance(model.get("parameters", {}), dict):
+            raise unusable("facts.model must be an object with parameters. Export again.")
+        if self.snapshot is not None:
+            check_state(self.snapshot.state, self.snapshot.seq, self.identities.next_id)
+        nodes, width = np.array(self.store.member_nodes(), np.int64), self.identities.n_features
+        if len(nodes):
+            if not self.identities.is_links:
+                raise unusable("Only Links keeps vectors; there are some of another model. Export again.")
+            self.identities.model.labels_now(nodes)  # refuses numbers of sub-clusters that were never given
+        if any(n_bytes != np.dtype(dtype).itemsize * (width or 0) for dtype, n_bytes in self.store.member_forms()):
+            raise unusable(f"Kept vectors must have {width} columns. Export again.")
 
     def _remove_strays(self) -> None:
         """Snapshots that no log names, whole or not: their writer was killed."""
@@ -516,7 +532,7 @@ class Collection:
         try:
             return self._written(self.identities.seq, self.identities.state(), model)
         except OSError as error:
-            raise ServiceError(507 if is_full(error) else 500, f"No snapshot: {error.strerror}. Make room.") from error
+            raise refusal_of(error) from error
 
     def _finish_erasures(self) -> None:
         """What could not be erased, for want of room or because somebody read, is tried again."""
@@ -645,7 +661,7 @@ class Collection:
                         bundle.write(folder / name, name)
                 os.replace(folder / "whole", path)
             except OSError as error:
-                raise ServiceError(507 if is_full(error) else 500, f"No copy: {error.strerror}. Make room.") from error
+                raise refusal_of(error) from error
             sync_to_disk(path.parent)
 
     @contextlib.contextmanager

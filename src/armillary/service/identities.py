@@ -170,8 +170,8 @@ class Identities:
 
     def _last(self, number: int) -> int:
         """What an id became by merges."""
-        while number in self.merged:
-            number = self.merged[number]
+        while (into := self.merged.get(number)) is not None:  # one look: the writer may take it out between two
+            number = into
         return number
 
     # ------------------------------------------------------------------------------------------ operations

@@ -33,6 +33,8 @@ def serve(settings: Settings) -> None:
     _warm()
     house = House(data, settings.limits())
     try:
+        for name, why in house.damaged.items():
+            _log.error("a collection could not be opened", extra={"facts": {"collection": name, "why": why}})
         if settings.no_auth:
             _log.warning("no tokens are asked for: whoever can reach this machine's loopback may write and erase")
         _serve(house, settings)

@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from armillary.service.errors import ServiceError
+from armillary.service.errors import LaterVersionError, ServiceError
+from armillary.service.foreign import check_row
 from armillary.service.operations import META, THUMBNAIL, Event, Member, Operation
 
 SCHEMA_VERSION = 1
@@ -382,6 +383,10 @@ class Store:
             found += self._read("SELECT number, node, dtype, vector FROM members WHERE number = ?", row)
         return found
 
+    def member_forms(self) -> list[tuple[str, int]]:
+        """Dtypes and numbers of bytes of kept vectors."""
+        return self._read("SELECT DISTINCT dtype, length(vector) FROM members")
+
     def members_in(self, nodes: Sequence[int], most: int) -> list[tuple[int, int]]:
         """Numbers and sub-clusters of kept vectors in some sub-clusters."""
         marks = ",".join("?" * len(nodes))
@@ -456,7 +461,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     except sqlite3.DatabaseError as error:
         raise ServiceError(500, f"'{path}' must be the log of a collection; it is not: {error}.") from error
     if version > SCHEMA_VERSION:
-        raise ServiceError(
+        raise LaterVersionError(
             500,
             f"'{path}' must have a schema version up to {SCHEMA_VERSION}; it has {version}, of a later release. "
             "Upgrade: pip install --upgrade armillary.",
@@ -571,7 +576,14 @@ def _without_ids(name: str, value: Any, gone: set[int]) -> Any:
 def _refused(error: sqlite3.Error) -> ServiceError:
     if any(word in str(error).lower() for word in _FULL):
         return ServiceError(507, f"The disk takes no more: {error}. Make room; what was acknowledged is safe.")
-    return ServiceError(500, f"The store refused to write: {error}. Look at the disk and its permissions.")
+    return ServiceError(503, f"The store refused to write: {error}. Look at the disk and its permissions.")
+
+
+def refusal_of(error: OSError) -> ServiceError:
+    """What is said of a file that could not be read or written; its place is nobody's business."""
+    if is_full(error):
+        return ServiceError(507, f"The disk takes no more: {error.strerror}. Make room; what was acknowledged is safe.")
+    return ServiceError(503, f"The disk refused: {error.strerror}. Look at it and at its permissions.")
 
 
 def is_full(error: OSError) -> bool:
@@ -610,7 +622,7 @@ def _copy_tables(source: sqlite3.Connection, target: Path) -> None:
             columns = [line[1] for line in writing.execute(f"PRAGMA table_info({table})")]
             marks = ",".join("?" * len(columns))
             names = ",".join(f'"{column}"' for column in columns)
-            rows = source.execute(f"SELECT {names} FROM {table}")
+            rows = (check_row(table, columns, row) for row in source.execute(f"SELECT {names} FROM {table}"))
             writing.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)
         writing.execute("COMMIT")
     finally:

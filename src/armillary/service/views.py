@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from armillary._typing import Float64Array
+from armillary.models.links.links import parts_of
 from armillary.service.collection import Collection
 from armillary.service.identities import Identities, Int64Array, spread
 from armillary.service.operations import Event, Rows
@@ -137,11 +138,9 @@ def _told(event: Event, state: Identities) -> dict[str, Any]:
 
 
 def _figure(collection: Collection, now: int) -> dict[str, Any]:
-    model = collection.identities.model
-    is_own = model.subcluster_ids_ == now
-    total, weight = model.resultants_[is_own].sum(axis=0), float(model.counts_[is_own].sum())
+    numbers, counts, sums = parts_of(collection.identities.model, now)
+    total, weight = sums.sum(axis=0), float(counts.sum())
     length = float(np.linalg.norm(total))
-    numbers = model.subclusters_of(now)
     kept = _kept(collection, now) if collection.identities.store_members else []
     return {
         "vectors": weight,
@@ -212,7 +211,8 @@ def _centres(state: Identities, ids: Int64Array, chosen: Int64Array) -> Float64A
     if not state.is_links:
         centres = np.asarray(getattr(state.model, "cluster_centers_", ()))
         return centres[chosen] if len(centres) == len(ids) else None  # else a step came between the two
-    owners, sums = state.model.subcluster_ids_, state.model.resultants_
+    # owners change in place: the second look at them must be at what the first one saw
+    owners, sums = state.model.subcluster_ids_.copy(), state.model.resultants_
     n_known = min(len(owners), len(sums))  # a vector may come between the two
     own = np.flatnonzero(np.isin(owners[:n_known], ids[chosen]))
     centres = np.zeros((len(chosen), sums.shape[1]))
