@@ -302,3 +302,26 @@ def test_collections_that_could_not_be_opened_are_named(open_page, room):
     expect(page.locator("#unopened")).to_be_hidden()
     page.reload()
     expect(page.locator("#unopened")).to_contain_text("broken-one")
+
+
+def test_only_ids_of_this_collection_are_merged_by_a_drop(open_page, room):
+    room.add(people(80, 4))
+    page = open_page()
+    expect(page.locator("#ids li")).to_have_count(4)
+    for kind, text in (("text/plain", ""), ("text/plain", "1"), ("application/x-armillary-id", "another 1")):
+        page.evaluate(
+            """([kind, text]) => {
+                 const given = new DataTransfer();
+                 given.setData(kind, text);
+                 const line = document.querySelector("#ids li[data-id='3']");
+                 for (const name of ["dragover", "drop"])
+                   line.dispatchEvent(new DragEvent(name, { dataTransfer: given, bubbles: true, cancelable: true }));
+               }""",
+            [kind, text],
+        )
+    page.wait_for_timeout(500)
+    assert room.current([0, 1, 2, 3]).tolist() == [0, 1, 2, 3]
+    page.locator("#ids li[data-id='2'] button").click()
+    page.locator("#merge-with").fill("2")
+    page.locator("#merging button").click()
+    expect(page.locator("#said")).to_have_text("#2 is that id already. Merge it with another.")

@@ -14,7 +14,7 @@ import pytest
 from tests.service.making import LIMITS, add, create, people, served
 from tests.service.test_service import NPY, holds, npy
 
-from armillary import Links
+from armillary import DDPvMFMeans, Links
 from armillary.datasets import make_vmf_mixture
 from armillary.exceptions import InputError
 from armillary.models.links.links import kept_apart_from, standing_merges
@@ -661,6 +661,24 @@ def test_the_map_is_drawn_while_ids_change(tmp_path, monkeypatch):
     monkeypatch.setattr(views_module.np, "isin", isin)
     assert len(views_module.places(room, 100)["points"]) == 3
     assert 3 in owners
+    house.close()
+
+
+def test_alternatives_are_told_while_a_step_comes(tmp_path, monkeypatch):
+    house = House(tmp_path, LIMITS)
+    room = house.create("steps", {"class": "DDPvMFMeans", "parameters": {"max_angle": 0.8}})
+    X = people(60, 4)
+    room.do(Operation(ADD, {}, X[:1]))
+    plain = DDPvMFMeans.transform
+
+    def transform(self, rows):
+        room.do(Operation(ADD, {}, X))  # between the ids and the cosines
+        return plain(self, rows)
+
+    monkeypatch.setattr(DDPvMFMeans, "transform", transform)
+    (found,) = views_module.alternatives(room, X[:1], 10)
+    assert [one["id"] for one in found] == [0]
+    assert len(room.identities.ids_now()) > 1
     house.close()
 
 

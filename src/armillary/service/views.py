@@ -9,6 +9,7 @@ import numpy as np
 
 from armillary._typing import Float64Array
 from armillary.models.links.links import parts_of
+from armillary.models.turns import snapshot
 from armillary.service.collection import Collection
 from armillary.service.identities import Identities, Int64Array, spread
 from armillary.service.operations import Event, Rows
@@ -177,8 +178,9 @@ def alternatives(collection: Collection, rows: Rows, k: int) -> list[list[dict[s
         return [[] for _ in rows]
     if state.is_links:
         return [[one._asdict() for one in state.model.alternatives(row.astype(np.float64), k)] for row in rows]
-    ids = state.ids_now()
-    cosines = np.asarray(state.model.transform(rows)) if hasattr(state.model, "transform") else np.empty((len(rows), 0))
+    model = snapshot(state.model)  # ids and cosines of one step
+    ids = Identities(model).ids_now()
+    cosines = np.asarray(model.transform(rows)) if hasattr(model, "transform") else np.empty((len(rows), 0))
     order = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
     return [
         [{"id": int(ids[place]), "cosine": float(cosines[row, place])} for place in places]

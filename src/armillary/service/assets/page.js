@@ -3,6 +3,7 @@
 const COLORS = ["#0e56ab", "#e9904a", "#6fd6a6", "#972d5e", "#13a2e3", "#eccb36", "#7c6ac6", "#4d8a44", "#c96390",
   "#816d1e", "#a594ee", "#8d4fb4"];
 const byId = (name) => document.getElementById(name);
+const DRAGGED = "application/x-armillary-id";
 const MOST_ROWS = 1000; // lines of ids; `find` reaches the others
 // `turn` counts collections that were opened and `opened` ids: an answer of an earlier one is not shown
 const chosen = { collection: "", id: null, since: 0, counted: 0, rows: new Map(), count: 0, turn: 0, opened: 0 };
@@ -261,14 +262,19 @@ function makeRow(number) {
   count.className = "count";
   button.append(dot, who, count);
   button.addEventListener("click", tried(() => openId(number)));
-  button.addEventListener("dragstart", (event) => event.dataTransfer.setData("text/plain", String(number)));
-  line.addEventListener("dragover", (event) => { event.preventDefault(); line.classList.add("over"); });
+  // a type of our own: files and texts can be dropped too, and an empty text is the number 0
+  button.addEventListener("dragstart", (event) => event.dataTransfer.setData(DRAGGED, `${chosen.collection} ${number}`));
+  line.addEventListener("dragover", (event) => {
+    if (!event.dataTransfer.types.includes(DRAGGED)) return;
+    event.preventDefault();
+    line.classList.add("over");
+  });
   line.addEventListener("dragleave", () => line.classList.remove("over"));
   line.addEventListener("drop", tried(async (event) => {
     event.preventDefault();
     line.classList.remove("over");
-    const other = Number(event.dataTransfer.getData("text/plain"));
-    if (Number.isInteger(other) && other !== number) await merge(number, other);
+    const [collection, other] = event.dataTransfer.getData(DRAGGED).split(" ");
+    if (collection === chosen.collection && Number(other) !== number) await merge(number, Number(other));
   }));
   line.append(button);
   return { line, button, who, count, facts: {} };
@@ -399,6 +405,7 @@ async function done(answer, sentence) {
 }
 
 async function merge(one, other) {
+  if (one === other) throw new Error(`#${one} is that id already. Merge it with another.`);
   const answer = await ask("POST", here("/merge"), { one, other });
   await done(answer, `#${other} and #${one} are one now: #${answer.id}. Undo takes it back.`);
   await openId(answer.id);
