@@ -14,6 +14,8 @@ import pytest
 from tests.service.making import add, create, npy, people, served, state_of
 
 from armillary import Links
+from armillary.service import collection as collection_module
+from armillary.service import store as store_module
 from armillary.service.operations import META, Operation
 
 HERE = "/v1/collections/people"
@@ -192,3 +194,42 @@ def test_a_store_that_can_only_be_read_answers_and_refuses(client):
     assert client.post(f"{HERE}/lookup", content=npy(X), headers=NPY).json()["ids"] == Links().fit_predict(X).tolist()
     room.store._writing.execute("PRAGMA query_only = OFF")
     assert add(client, X[:5]) == Links().fit_predict(X)[:5].tolist()
+
+
+def test_metrics_count_methods_that_there_are(client):
+    for method in ("AAAA", "AAAB"):
+        assert client.request(method, HERE).status_code == 405
+    page = client.get("/metrics").text
+    assert "AAA" not in page
+    assert 'method="-"' in page
+
+
+def test_a_collection_that_is_deleted_while_it_is_copied_says_so(client, monkeypatch):
+    plain = store_module.Seen.copy_to
+
+    def copy_to(self, path):
+        client.house.delete("people")
+        plain(self, path)
+
+    monkeypatch.setattr(store_module.Seen, "copy_to", copy_to)
+    answer = client.get(f"{HERE}/export")
+    assert (answer.status_code, "it was deleted" in answer.json()["error"]) == (503, True)
+
+
+def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
+    X, key = people(60, 3), {"idempotency-key": "first"}
+    expected = Links().fit_predict(X).tolist()
+    with served(tmp_path) as client:
+        create(client)
+        ids = add(client, X[:10], **key)
+        for moment, (start, stop) in zip((0.0, 4e9, -5.0, 1e12), ((10, 20), (20, 30), (30, 40), (40, 50)), strict=True):
+            monkeypatch.setattr(collection_module.time, "time", lambda moment=moment: moment)
+            ids += add(client, X[start:stop])
+            client.post(f"{HERE}/snapshot")
+            assert add(client, X[:10], **key) == expected[:10]
+    with served(tmp_path) as client:
+        assert add(client, X[:10], **key) == expected[:10]
+        ids += add(client, X[50:])
+        numbers = [event["number"] for event in client.get(f"{HERE}/events").json()["events"]]
+    assert ids == expected
+    assert numbers == list(range(1, len(numbers) + 1))

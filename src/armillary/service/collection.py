@@ -660,8 +660,9 @@ class Collection:
                     for name in filter(None, (LOG, snapshot)):
                         bundle.write(folder / name, name)
                 os.replace(folder / "whole", path)
-            except OSError as error:
-                raise refusal_of(error) from error
+            except (OSError, ServiceError) as error:
+                self._refuse_when_closed()  # deleted meanwhile: its files are gone, and the disk is well
+                raise (refusal_of(error) if isinstance(error, OSError) else error) from error
             sync_to_disk(path.parent)
 
     @contextlib.contextmanager

@@ -33,6 +33,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _log = logging.getLogger("armillary.service")
 _OPEN = ("/healthz", "/readyz")
+_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 _READING_POSTS = ("lookup", "alternatives", "current")
 _ADMINISTERING = ("snapshot", "export", "import", "model", "backups", "forget")
 _MOST_BUCKETS = 10_000
@@ -185,7 +186,7 @@ class Guard:
     def _facts(self, scope: Scope, watch: _Watch) -> dict[str, Any]:
         """What may be said of a request anywhere."""
         return {
-            "method": scope["method"],
+            "method": scope["method"] if scope["method"] in _METHODS else "-",  # others are as many as anybody likes
             "route": getattr(scope.get("route"), "path", "-"),
             "collection": scope.get("path_params", {}).get("name", "-"),
             "status": watch.status,
