@@ -16,6 +16,7 @@ from tests.service.running import Running
 
 from armillary.exceptions import InputError, ParameterError
 from armillary.service.guard import needed_scope
+from armillary.service.server import serve
 from armillary.service.settings import Settings, settings_from
 from armillary.service.tokens import Tokens
 
@@ -220,6 +221,14 @@ def test_settings_come_from_file_environment_and_flags(tmp_path):
     with pytest.raises(ParameterError, match="ARMILLARY_PORT"):
         settings_from(None, {"ARMILLARY_PORT": "many"}, {})
     assert Settings().is_loopback
+
+
+def test_a_certificate_that_is_none_is_named(tmp_path):
+    (tmp_path / "x.pem").write_text("no certificate")
+    for name in ("x.pem", "none.pem"):
+        with pytest.raises(ParameterError, match=f"`certfile` and `keyfile` must be PEM files.*{name}"):
+            serve(Settings(data=str(tmp_path / "data"), no_auth=True, certfile=str(tmp_path / name)))
+    assert not (tmp_path / "data").exists()
 
 
 def test_hostile_words_come_back_as_they_are_and_harm_nothing(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ _MOST_HEADERS = 64 << 10
 def serve(settings: Settings) -> None:
     """Serve until a signal comes; requests that wait are answered first."""
     _refuse_without_tokens(settings)
+    _check_certificate(settings)
     _begin_log(settings.log_level)
     data = Path(settings.data)
     data.mkdir(parents=True, exist_ok=True)
@@ -52,6 +54,18 @@ def _refuse_without_tokens(settings: Settings) -> None:
             f"The service must have a token to listen{where}; '{settings.data}' has none. Run: armillary token create "
             f"NAME --scope admin --data {settings.data}{way_out}."
         )
+
+
+def _check_certificate(settings: Settings) -> None:
+    if not settings.certfile:
+        return
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(settings.certfile, settings.keyfile or None)
+    except OSError as error:  # ssl.SSLError is one
+        raise ParameterError(
+            f"`certfile` and `keyfile` must be PEM files of a certificate and its key; '{settings.certfile}' and "
+            f"'{settings.keyfile}' cannot be used: {error.strerror or error}."
+        ) from None
 
 
 def _serve(house: House, settings: Settings) -> None:
