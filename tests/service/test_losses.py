@@ -16,7 +16,7 @@ from armillary import Links
 from armillary.service import collection as collection_module
 from armillary.service import house as house_module
 from armillary.service import store as store_module
-from armillary.service.collection import Limits
+from armillary.service.collection import Limits, in_pieces
 from armillary.service.errors import ServiceError
 from armillary.service.house import House
 from armillary.service.operations import ADD, FORGET, NAME, Operation
@@ -174,6 +174,11 @@ def test_a_snapshot_has_the_frames_of_its_moment(tmp_path):
     room.do(Operation(ADD, {"frames": ["photo"]}, person[1:2]))
     assert json.dumps(state) == before
     house.close()
+
+
+def test_a_state_is_written_in_pieces_as_in_one():
+    state = {"seq": 3, "frames": [(f"é {one}", (one, 2)) for one in range(2501)], "merged": [], "undoable": [(1, {})]}
+    assert in_pieces(state) == json.dumps(state)
 
 
 def test_a_folder_has_one_server_also_before_its_first_collection(tmp_path):

@@ -15,7 +15,7 @@ from armillary.durable.locks import held
 from armillary.durable.whole import sync_to_disk
 from armillary.exceptions import ArmillaryError
 from armillary.persistence.archive import load, save
-from armillary.service.collection import LOG, PASSING, Collection, Limits, refuse_when_full, unpacked
+from armillary.service.collection import LOG, PASSING, Collection, Limits, in_pieces, refuse_when_full, unpacked
 from armillary.service.errors import LaterVersionError, ServiceError, absent, unusable
 from armillary.service.models import described
 from armillary.service.store import LogError, Snapshot, Store, refusal_of
@@ -190,6 +190,6 @@ def _write_facts(folder: Path, facts: dict[str, Any], snapshot: str = "") -> Non
             store.set_fact(key, value)
         if snapshot:
             state = {"seq": 0, "next_event": 1, "n_rows": 0, "frames": [], "undoable": [], "own_names": []}
-            store.keep_snapshot(Snapshot(0, snapshot, "", state))
+            store.keep_snapshot(Snapshot(0, snapshot, "", in_pieces(state)))
     finally:
         store.close()

@@ -92,7 +92,7 @@ class Snapshot(NamedTuple):
     seq: int
     file: str
     digest: str
-    state: dict[str, Any]
+    state: str  # as JSON, which is read at a start alone
 
 
 class Store:
@@ -294,7 +294,7 @@ class Store:
     def snapshot(self) -> Snapshot | None:
         """The newest."""
         found = self._read("SELECT seq, file, digest, state FROM snapshots ORDER BY seq DESC LIMIT 1")
-        return _snapshot(*found[0]) if found else None
+        return Snapshot(*found[0]) if found else None
 
     def entries(self, after: int) -> Iterator[Entry]:
         """The operations after a place, in their order."""
@@ -406,7 +406,7 @@ class Store:
         except BaseException:
             connection.close()
             raise
-        return Seen(connection, _snapshot(*found[0]) if found else None)
+        return Seen(connection, Snapshot(*found[0]) if found else None)
 
     def n_bytes(self) -> int:
         """What the file takes with its write-ahead log."""
@@ -435,10 +435,6 @@ class Seen:
 
 
 # ------------------------------------------------------------------------------------------------------- pieces
-
-
-def _snapshot(seq: int, file: str, digest: str, state: str) -> Snapshot:
-    return Snapshot(seq, file, digest, json.loads(state))
 
 
 def _connected(path: Path) -> sqlite3.Connection:
@@ -515,7 +511,7 @@ def _put_snapshot(connection: sqlite3.Connection, snapshot: Snapshot, *, drops_l
     connection.execute("DELETE FROM snapshots")
     connection.execute(
         "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)",
-        (snapshot.seq, time.time(), snapshot.file, snapshot.digest, json.dumps(snapshot.state)),
+        (snapshot.seq, time.time(), snapshot.file, snapshot.digest, snapshot.state),
     )
     if drops_log:
         connection.execute("DELETE FROM operations WHERE seq <= ?", (snapshot.seq,))
