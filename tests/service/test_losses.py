@@ -361,3 +361,12 @@ def test_the_campaign_by_the_openapi_page_writes_into_a_folder_that_goes(tmp_pat
 
 class _Done:
     returncode = 0
+
+
+def test_a_reader_of_something_long_does_not_hold_up_those_who_write(tmp_path):
+    house = House(tmp_path, LIMITS)
+    room = house.create("people", {"class": "Links"})
+    with room.store._lock:  # as a look at a million events has it
+        answered = room.ask(Operation(ADD, {}, people()[:5]), "a key")
+        assert answered.result(timeout=10.0).status == 200
+    house.close()

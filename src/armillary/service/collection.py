@@ -220,7 +220,7 @@ class Collection:
     def _known(self, key: str, digest: bytes) -> Outcome | None:
         """What a key was answered before."""
         waiting = self._answers.get(key)
-        stored = self.store.answered(key)
+        stored = self.store.answered_here(key)
         if stored is None:
             return None
         _hold_against(stored.digest, digest, key)

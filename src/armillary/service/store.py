@@ -54,6 +54,7 @@ _ROW_BYTES = 1024  # of an operation beside its vectors, with what followed
 _MOST_SOUGHT = 20  # ids in one query
 _MOST_DROPPED = 256  # operations in one quiet commit
 _PATIENCE = 30.0  # seconds
+_OF_KEY = "SELECT seq, digest, status, body FROM answers WHERE key = ?"
 
 
 class Entry(NamedTuple):
@@ -318,7 +319,12 @@ class Store:
 
     def answered(self, key: str) -> Answered | None:
         """What a key was answered; without a status where that is not written yet."""
-        found = self._read("SELECT seq, digest, status, body FROM answers WHERE key = ?", key)
+        found = self._read(_OF_KEY, key)
+        return Answered(*found[0]) if found else None
+
+    def answered_here(self, key: str) -> Answered | None:
+        """The same for the thread that writes, which waits for no reader of something long."""
+        found = self._writing.execute(_OF_KEY, (key,)).fetchall()
         return Answered(*found[0]) if found else None
 
     def events(self, since: int, most: int) -> list[Event]:
@@ -368,9 +374,10 @@ class Store:
         found = self._read("SELECT image FROM thumbnails WHERE id = ?", number)
         return found[0][0] if found else None
 
-    def ids_with_thumbnails(self) -> set[int]:
-        """All that have one."""
-        return {number for (number,) in self._read("SELECT id FROM thumbnails")}
+    def with_thumbnails(self, ids: Sequence[int]) -> set[int]:
+        """Those of some ids that have one; a look at all of them would read every image."""
+        marks = ",".join("?" * len(ids))
+        return {number for (number,) in self._read(f"SELECT id FROM thumbnails WHERE id IN ({marks})", *ids)}
 
     def member_nodes(self) -> list[int]:
         """The numbers of sub-clusters that kept vectors came to."""

@@ -86,7 +86,7 @@ def identities(
     if find:
         places = places[np.isin(ids[places], _found(find, names))]
     shown = (places[::-1] if newest else places)[:limit]
-    images = collection.store.ids_with_thumbnails()
+    images = collection.store.with_thumbnails(ids[shown].tolist())
     lines = [
         {
             "id": number,
@@ -118,7 +118,7 @@ def identity(collection: Collection, number: int) -> dict[str, Any]:
         "known_as": past[:1000],
         "name": state.names.get(now),
         "meta": {str(key): value for key, value in collection.store.metas(past[:500]).items()},
-        "has_thumbnail": bool(collection.store.ids_with_thumbnails() & set(past)),
+        "has_thumbnail": bool(collection.store.with_thumbnails(past[:500])),
         "history": [_told(event, state) for event in _history(collection, past[:500])],
     }
     if now >= 0 and state.is_links:
