@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import sqlite3
 import time
 
 import numpy as np
@@ -370,3 +372,31 @@ def test_a_reader_of_something_long_does_not_hold_up_those_who_write(tmp_path):
         answered = room.ask(Operation(ADD, {}, people()[:5]), "a key")
         assert answered.result(timeout=10.0).status == 200
     house.close()
+
+
+def test_a_log_of_the_first_version_is_brought_up_and_goes_on(tmp_path):
+    X = people(60, 3)
+    house = House(tmp_path, LIMITS)
+    room = house.create("people", {"class": "Links"})
+    ids = room.do(Operation(ADD, {}, X[:30]), "a key").answer["ids"]
+    events = room.events(0)
+    house.close()
+    path = tmp_path / "collections" / "people" / "log.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as log, log:
+        for index in ("events_of_others", "events_of_splits"):
+            log.execute(f"DROP INDEX {index}")
+        log.execute("PRAGMA user_version = 1")
+    house = House(tmp_path, LIMITS)
+    room = house.get("people")
+    assert room.events(0) == events
+    assert room.do(Operation(ADD, {}, X[:30]), "a key").answer["ids"] == ids
+    assert ids + room.do(Operation(ADD, {}, X[30:])).answer["ids"] == Links().fit_predict(X).tolist()
+    house.close()
+    with contextlib.closing(sqlite3.connect(path)) as log:
+        assert log.execute("PRAGMA user_version").fetchone() == (2,)
+        for query, index in (
+            ("SELECT number FROM events WHERE id IN (1, 2) OR other IN (1, 2) ORDER BY number DESC LIMIT 50", "others"),
+            ("SELECT id, other FROM events WHERE kind = 'split'", "splits"),
+        ):
+            plan = str(log.execute(f"EXPLAIN QUERY PLAN {query}").fetchall())
+            assert f"events_of_{index}" in plan, plan
