@@ -189,6 +189,24 @@ def test_a_stream_of_events_ends_with_its_token(secured, tmp_path):
     assert client.get("/v1/collections/people/events/stream", headers=bearer(given["read"])).status_code == 401
 
 
+def test_streams_of_events_leave_others_room(tmp_path):
+    with served(tmp_path, max_connections=4) as client:
+        create(client)
+        room, stream = client.house.get("people"), "/v1/collections/people/events/stream"
+        listeners = [threading.Thread(target=client.get, args=(stream,), daemon=True) for _ in range(2)]
+        for listener in listeners:
+            listener.start()
+        while len(room.listeners) < 2:
+            time.sleep(0.01)
+        refused = client.get(stream)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
+        assert client.get("/v1/collections/people/events").status_code == 200
+        client.delete("/v1/collections/people")
+        for listener in listeners:
+            listener.join(5.0)
+            assert not listener.is_alive()
+
+
 def test_tokens_that_cannot_be_read_let_nobody_in_and_say_so(secured, tmp_path):
     client, given = secured
     (tmp_path / "tokens.json").write_text("{")

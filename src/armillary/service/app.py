@@ -470,6 +470,9 @@ def events(
 async def stream(request: Request, name: str, since: Annotated[int, Query(ge=-1, lt=1 << 62)] = -1) -> Response:
     """Events as they come (server-sent events); `since=-1` begins with the next."""
     collection = _house(request).get(name)
+    most = max(1, _settings(request).max_connections // 2)  # who listens for ever leaves others room to ask
+    if sum(len(room.listeners) for room in _house(request).rooms()) >= most:
+        raise ServiceError(429, f"{most} streams of events are open already. Ask for events since a number.", retry=5)
     last = request.headers.get("last-event-id", "")
     start = int(last) if last.isascii() and last.isdigit() and len(last) < 18 else since
     if start < 0:
