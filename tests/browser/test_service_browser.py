@@ -325,3 +325,17 @@ def test_only_ids_of_this_collection_are_merged_by_a_drop(open_page, room):
     page.locator("#merge-with").fill("2")
     page.locator("#merging button").click()
     expect(page.locator("#said")).to_have_text("#2 is that id already. Merge it with another.")
+
+
+def test_a_collection_that_was_made_anew_is_shown_as_it_is(open_page, room, server):
+    room.add(people(80, 4))
+    page = open_page()
+    expect(page.locator("#events li")).to_have_count(4)
+    with Client(server.url) as client:
+        client.ask("DELETE", f"/v1/collections/{room.name}")
+        anew = client.create(room.name)
+        expect(page.locator("#ids li")).to_have_count(0, timeout=15_000)
+        anew.add(people(40, 2))
+    expect(page.locator("#ids li")).to_have_count(2)
+    expect(page.locator("#events li")).to_have_count(2)
+    expect(page.locator("#n-ids")).to_have_text("2")

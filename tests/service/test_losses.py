@@ -6,6 +6,7 @@ import contextlib
 import json
 import shutil
 import sqlite3
+import threading
 import time
 
 import numpy as np
@@ -288,6 +289,31 @@ def test_a_stream_of_events_does_not_wait_with_more_than_a_thousand(tmp_path):
         room = client.house.get("people")
         told = collect(client, room, 1500)
         assert told == list(range(1, 1501))
+
+
+def test_a_listener_of_a_collection_that_was_made_anew_hears_of_it(tmp_path):
+    with served(tmp_path) as client:
+        create(client)
+        told = []
+
+        def listen():
+            told.append(client.get(f"{HERE}/events/stream?since=100", headers={"last-event-id": "500"}).text)
+
+        listener = threading.Thread(target=listen, daemon=True)
+        listener.start()
+        room = client.house.get("people")
+        while not room.listeners:
+            time.sleep(0.01)
+        add(client, people(20, 2))
+        time.sleep(0.3)
+        client.delete(HERE)
+        listener.join(5.0)
+        assert told
+        assert [json.loads(line[6:]).get("id") for line in told[0].split("\n") if line.startswith("data: ")] == [
+            None,
+            0,
+            1,
+        ]
 
 
 def collect(client, room, n_wanted):

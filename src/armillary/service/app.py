@@ -475,8 +475,9 @@ async def stream(request: Request, name: str, since: Annotated[int, Query(ge=-1,
         raise ServiceError(429, f"{most} streams of events are open already. Ask for events since a number.", retry=5)
     last = request.headers.get("last-event-id", "")
     start = int(last) if last.isascii() and last.isdigit() and len(last) < 18 else since
-    if start < 0:
-        start = collection.identities.next_event - 1
+    # a number beyond all that there are is of another collection, of this name before it was deleted
+    newest = collection.identities.next_event - 1
+    start = newest if start < 0 else min(start, newest)
     return StreamingResponse(
         _told(collection, start, request.app.state.stopping, request.scope["state"]["is_allowed"]),
         media_type="text/event-stream",

@@ -136,6 +136,8 @@ function tell(isLive) {
 }
 
 function hear(event) {
+  // fewer events than were told already: the collection was deleted, and made anew under its name
+  if (event.since !== undefined && event.since < chosen.since) { tried(open)(chosen.collection); return; }
   if (!event.number || event.number <= chosen.since) return;
   chosen.since = event.number;
   const isNew = event.number > chosen.counted; // the last hundred are told again to whoever opens the page
