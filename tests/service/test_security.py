@@ -101,6 +101,17 @@ def test_a_page_of_the_web_reaches_nothing(tmp_path):
         assert "default-src 'none'" in page.headers["content-security-policy"]
 
 
+@pytest.mark.parametrize("name", ["host", "origin", "authorization", "Idempotency-Key", "content-type"])
+def test_what_decides_is_said_once(tmp_path, name):
+    with served(tmp_path) as client:
+        create(client)
+        before = state_of(client)
+        twice = [("host", "127.0.0.1")] * (name != "host") + [(name, "127.0.0.1"), (name, "evil.example")]
+        answer = client.put("/v1/collections/people/ids/0/name", headers=twice, content=b'{"name": "Ann"}')
+        assert (answer.status_code, f"one header {name.lower()}; got 2" in answer.json()["error"]) == (400, True)
+        assert state_of(client) == before
+
+
 def test_logs_have_neither_vectors_nor_tokens(secured, caplog):
     client, given = secured
     X = np.full((1, 4), 0.123456789)

@@ -33,6 +33,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _log = logging.getLogger("armillary.service")
 _OPEN = ("/healthz", "/readyz")
+_ONCE = ("host", "origin", "authorization", "idempotency-key", "content-type", "content-length")
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 _READING_POSTS = ("lookup", "alternatives", "current")
 _ADMINISTERING = ("snapshot", "export", "import", "model", "backups", "forget")
@@ -77,6 +78,8 @@ class Guard:
         who, held = "-", _Held()
         try:
             headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+            if len(headers) < len(scope["headers"]):
+                _refuse_doubled(scope)
             self._check_place(headers, scope)
             who = self._check_token(scope["method"], scope["path"], headers)
             self._check_rate(who if who != "-" else str((scope.get("client") or ("-",))[0]))
@@ -292,6 +295,14 @@ async def _refuse(watch: _Watch, error: ServiceError) -> None:
     with contextlib.suppress(OSError):
         await watch.send({"type": "http.response.start", "status": error.status, "headers": headers})
         await watch.send({"type": "http.response.body", "body": body})
+
+
+def _refuse_doubled(scope: Scope) -> None:
+    """A proxy before us may have looked at the first of two, and we would at the last."""
+    names = [name.decode("latin-1").lower() for name, _ in scope["headers"]]
+    for name in _ONCE:
+        if names.count(name) > 1:
+            raise ServiceError(400, f"A request has one header {name}; got {names.count(name)}.")
 
 
 def _words(text: str) -> Iterable[str]:
