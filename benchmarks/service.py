@@ -31,12 +31,15 @@ import numpy as np
 
 from armillary import Links
 from armillary.datasets import make_vmf_mixture
+from armillary.service.collection import Limits
+from armillary.service.house import House
 from armillary.service.identities import Identities
 from armillary.service.operations import ADD, Operation
 
 RESULTS = Path(__file__).parent / "results" / "service.json"
 N_CLIENTS, N_FEATURES, N_PEOPLE = 8, 128, 200
 _WARM_SECONDS = 2.0
+_PARTS = ("loads", "seconds_each", "one_more_face", "beside_snapshots")
 
 
 def fsync_milliseconds(folder: Path, n: int = 50) -> dict[str, float]:
@@ -234,25 +237,50 @@ def photo_milliseconds(state: Identities, faces: Any, spread: float, n_people: i
     }
 
 
+def beside_snapshots(n_frames: int = 100_000, n_adds: int = 1200, every: int = 400) -> dict[str, Any]:
+    """Answers to single vectors while snapshots are taken of a collection that remembers so many photos."""
+    X = np.random.default_rng(0).normal(size=(n_adds, 32)).astype(np.float32)
+    taken = []
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as home:
+        house = House(Path(home), Limits(snapshot_vectors=every, min_free_bytes=0))
+        room = house.create("photos", {"class": "Links"})
+        room.do(Operation(ADD, {}, X[:50]))
+        room.identities.frames.update((f"photo {one}", (one % 50, (one + 1) % 50)) for one in range(n_frames))
+        for row in range(n_adds):
+            started = time.perf_counter()
+            room.do(Operation(ADD, {}, X[row : row + 1]))
+            taken.append(1000.0 * (time.perf_counter() - started))
+            time.sleep(0.002)
+        house.close()
+    worst = np.sort(taken)[-3:]
+    return {
+        "frames": n_frames, "adds": n_adds, "snapshots": n_adds // every, "p50_ms": round(float(np.median(taken)), 2),
+        "worst_ms": np.round(worst[::-1], 1).tolist(), "load": round(os.getloadavg()[0], 1),
+    }  # fmt: skip
+
+
 def main() -> None:
     """Measure, print and store."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.service")
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--faces", type=int, default=1_000_000)
     parser.add_argument("--widths", type=int, nargs="+", default=[128, 512], help="of faces; others stay as stored")
-    parser.add_argument("--only", choices=("loads", "faces"), help="the other half stays as it is stored")
+    parser.add_argument("--only", choices=("loads", "faces", "snapshots"), help="the rest stays as it is stored")
     parser.add_argument("--folder", default=None, help="a folder on the disk to measure; also measured: memory")
     options = parser.parse_args()
     X, _, _ = make_vmf_mixture(20_000, N_FEATURES, N_PEOPLE, concentration=600.0, random_state=0)
     X = X.astype(np.float32)
     record: dict[str, Any] = json.loads(RESULTS.read_text()) if options.only and RESULTS.exists() else {}
-    record = {name: record[name] for name in ("loads", "seconds_each", "one_more_face") if name in record}
+    record = {name: record[name] for name in _PARTS if name in record}
     record["command"] = "python -m benchmarks.service"
     record["machine"] = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start"
-    if options.only != "faces":
+    if options.only in (None, "loads"):
         record["loads"] = loads(options, X)
         record["seconds_each"] = options.seconds
-    if options.only != "loads":
+    if options.only in (None, "snapshots"):
+        record["beside_snapshots"] = beside_snapshots()
+        print(json.dumps(record["beside_snapshots"]), flush=True)
+    if options.only in (None, "faces"):
         known = {line["columns"]: line for line in record.get("one_more_face", [])}
         known |= {width: one_more_face(options.faces, width) for width in options.widths}
         record["one_more_face"] = [known[width] for width in sorted(known)]

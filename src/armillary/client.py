@@ -607,7 +607,7 @@ class Collection(_Paths):
                         _checked(answer)
                     for line in answer.iter_lines():
                         event = _event(line)
-                        since = max(since, (event or {}).get("number", (event or {}).get("since", since)))
+                        since = _last_number(event, since)
                         if event is not None and "number" in event:
                             yield event
             except httpx.TransportError:
@@ -659,6 +659,13 @@ class Collection(_Paths):
     def _done(self, asked: dict[str, Any]) -> dict[str, Any]:
         body: dict[str, Any] = self._client.ask(**asked).json()
         return body
+
+
+def _last_number(event: dict[str, Any] | None, since: int) -> int:
+    """Of the last event that is known; the greeting of a stream says less of a collection that was made anew."""
+    known = event or {}
+    number: int = known.get("number", known.get("since", since))
+    return number
 
 
 def _event(line: str) -> dict[str, Any] | None:
@@ -1192,7 +1199,7 @@ class AsyncCollection(_Paths):
                         _checked(answer)
                     async for line in answer.aiter_lines():
                         event = _event(line)
-                        since = max(since, (event or {}).get("number", (event or {}).get("since", since)))
+                        since = _last_number(event, since)
                         if event is not None and "number" in event:
                             yield event
             except httpx.TransportError:

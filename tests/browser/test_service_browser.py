@@ -232,3 +232,110 @@ def test_the_page_goes_on_after_the_server_was_killed(open_page, room, server):
     assert room.add(X[30:]).tolist() == Links().fit_predict(X)[30:].tolist()
     room.add(fresh)
     expect(page.locator("#ids li")).to_have_count(4)
+
+
+def test_who_is_forgotten_is_who_was_asked_about(open_page, room, server):
+    room.add(people(80, 4))
+    page = open_page()
+    page.locator("#ids li[data-id='2'] button").click()
+    page.locator("#forget").click()
+    expect(page.locator("#sure-text")).to_contain_text("Forget Id · #2 for good?")
+    room.merge(0, 2)  # by somebody else, while the question stands
+    expect(page.locator("#one-title")).to_have_text("Id · #0")
+    page.locator("#sure button[value='yes']").click()
+    expect(page.locator("#said")).to_have_text("#2 went into #0 meanwhile. Nobody was forgotten: look at #0 first.")
+    assert room.current([0, 1, 2, 3]).tolist() == [0, 1, 0, 3]
+    with Client(server.url) as client:
+        other = client.create(f"{room.name}-other")
+        other.add(people(80, 4))
+        page.locator("#ids li[data-id='3'] button").click()
+        page.locator("#forget").click()
+        expect(page.locator("#sure")).to_be_visible()
+        client.ask("DELETE", f"/v1/collections/{room.name}")
+        expect(page.locator("#sure")).to_be_hidden(timeout=15_000)  # the page went on to another collection
+        assert other.current([0, 1, 2, 3]).tolist() == [0, 1, 2, 3]
+        client.create(room.name)
+
+
+def test_an_answer_that_comes_late_is_not_shown(open_page, room):
+    room.add(people(80, 4))
+    page = open_page()
+    expect(page.locator("#ids li")).to_have_count(4)
+    held = []
+    page.route("**/ids/1", lambda route: held.append(route))
+    page.locator("#ids li[data-id='1'] button").click()
+    page.locator("#ids li[data-id='3'] button").click()
+    expect(page.locator("#one-title")).to_have_text("Id · #3")
+    for route in held:
+        route.continue_()
+    page.unroute("**/ids/1")
+    page.wait_for_timeout(500)
+    assert held
+    expect(page.locator("#one-title")).to_have_text("Id · #3")
+
+
+def test_a_list_under_the_pointer_keeps_its_lines(open_page, room):
+    X = people(80, 4)
+    room.add(X)
+    page = open_page()
+    page.locator("#ids li[data-id='2'] button").click()
+    expect(page.locator("#nearest li")).to_have_count(3)
+    before = page.locator("#nearest").text_content()
+    page.locator("#nearest li").first.hover()
+    room.forget(int(before.split("#")[1].split()[0]))
+    expect(page.locator("#ids li")).to_have_count(3)
+    page.wait_for_timeout(700)
+    assert page.locator("#nearest").text_content() == before
+    page.locator("h1").hover()
+    room.name_id(2, "Two")
+    expect(page.locator("#nearest li")).to_have_count(2)
+
+
+def test_collections_that_could_not_be_opened_are_named(open_page, room):
+    page = open_page()
+
+    def with_damaged(route):
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "unopened": ["broken-one"]})
+
+    page.route("**/v1/collections", with_damaged)
+    expect(page.locator("#unopened")).to_be_hidden()
+    page.reload()
+    expect(page.locator("#unopened")).to_contain_text("broken-one")
+
+
+def test_only_ids_of_this_collection_are_merged_by_a_drop(open_page, room):
+    room.add(people(80, 4))
+    page = open_page()
+    expect(page.locator("#ids li")).to_have_count(4)
+    for kind, text in (("text/plain", ""), ("text/plain", "1"), ("application/x-armillary-id", "another 1")):
+        page.evaluate(
+            """([kind, text]) => {
+                 const given = new DataTransfer();
+                 given.setData(kind, text);
+                 const line = document.querySelector("#ids li[data-id='3']");
+                 for (const name of ["dragover", "drop"])
+                   line.dispatchEvent(new DragEvent(name, { dataTransfer: given, bubbles: true, cancelable: true }));
+               }""",
+            [kind, text],
+        )
+    page.wait_for_timeout(500)
+    assert room.current([0, 1, 2, 3]).tolist() == [0, 1, 2, 3]
+    page.locator("#ids li[data-id='2'] button").click()
+    page.locator("#merge-with").fill("2")
+    page.locator("#merging button").click()
+    expect(page.locator("#said")).to_have_text("#2 is that id already. Merge it with another.")
+
+
+def test_a_collection_that_was_made_anew_is_shown_as_it_is(open_page, room, server):
+    room.add(people(80, 4))
+    page = open_page()
+    expect(page.locator("#events li")).to_have_count(4)
+    with Client(server.url) as client:
+        client.ask("DELETE", f"/v1/collections/{room.name}")
+        anew = client.create(room.name)
+        expect(page.locator("#ids li")).to_have_count(0, timeout=15_000)
+        anew.add(people(40, 2))
+    expect(page.locator("#ids li")).to_have_count(2)
+    expect(page.locator("#events li")).to_have_count(2)
+    expect(page.locator("#n-ids")).to_have_text("2")

@@ -2,12 +2,13 @@
 
 A library between the process and its files (tests/service/killing.c) counts writes, fsyncs, truncations, renames and
 removals below the folder, and kills right before, right after or in the middle of one of them. Each trial draws vectors
-with and without frames, corrections, splits by rows, undos, erasures, snapshots, backups and exports, kills some times,
-and finishes. Then all of it is held against a fold of the same operations without a store:
+with and without frames, corrections, splits by rows, undos, attachments, erasures, snapshots, backups, exports and
+imports, kills some times, and finishes. Then all of it is held against a fold of the same operations without a store:
 
 - every answer, before and after kills, and once more under its key; ids of vectors also against the library
-- the model, to the bit, names, what can be undone, kept vectors, events
+- the model, to the bit, names, what can be undone, kept vectors, attachments, events
 - files: none that nobody names, in none a vector of somebody forgotten, and every backup opens as what was at its time
+- collections: those that were made, whole, and none that is half made
 
 0 answers may be lost, repeated or changed.
 """
@@ -45,6 +46,7 @@ from armillary.service.operations import (
     MUST_LINK,
     NAME,
     SPLIT,
+    THUMBNAIL,
     UNDO,
     Member,
     Operation,
@@ -54,7 +56,8 @@ from armillary.service.store import Store
 _MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # what the system has is there after kill -9, disk or not
 _MOST_PLACES = 240
 _MOST_KILLS = 8
-SNAPSHOT, BACKUP, EXPORT = "snapshot", "backup", "export"  # what is asked for beside operations
+_PNG = b"\x89PNG\r\n\x1a\n"  # what an image begins with; nobody looks further here
+SNAPSHOT, BACKUP, EXPORT, IMPORT = "snapshot", "backup", "export", "import"  # what is asked for beside operations
 Step = Operation | str
 
 
@@ -71,6 +74,8 @@ class Fold:
     answers: list[dict[str, Any]] = field(default_factory=list)  # one for each step
     members: dict[int, Member] = field(default_factory=dict)
     events: list[list[Any]] = field(default_factory=list)
+    attached: dict[tuple[str, int], Any] = field(default_factory=dict)
+    twins: dict[str, int] = field(default_factory=dict)  # imported collections, and the operation that each is of
     gone: set[int] = field(default_factory=set)
     gone_vectors: list[bytes] = field(default_factory=list)
     digests: list[str] = field(default_factory=list)  # of the state after each operation
@@ -84,12 +89,16 @@ class Fold:
         self.steps.append(step)
         if isinstance(step, str):
             self.answers.append({})
+            if step == IMPORT:
+                self.twins[f"twin-{len(self.steps) - 1}"] = self.state.seq
             return
         operation = self.state.with_kept(step) if "rows_out" in step.fields else step
         outcome = self.state.apply(self.state.seq + 1, 0.0, operation)
         self.answers.append(outcome.answer)
         self.members.update({one.row: one for one in outcome.members})
         self.events += [[one.number, one.kind, one.id, one.other, one.operation, one.name] for one in outcome.events]
+        if step.kind in (META, THUMBNAIL):
+            self.attached[step.kind, step.fields["id"]] = step.fields.get("meta", step.attached)
         if outcome.gone:
             self._lose(set(outcome.gone))
         self.digests.append(digest(self.state))
@@ -100,6 +109,7 @@ class Fold:
 
     def _lose(self, gone: set[int]) -> None:
         self.gone |= gone
+        self.attached = {place: value for place, value in self.attached.items() if place[1] not in gone}
         for row in [row for row, one in self.members.items() if self.state.model.labels_now([one.node])[0] < 0]:
             self.gone_vectors.append(self.members.pop(row).vector.tobytes())
         if not self.store_members:  # the log was all that had vectors
@@ -185,9 +195,11 @@ def correction(generator: np.random.Generator, fold: Fold) -> Step:
         *3 * [SNAPSHOT],
         BACKUP,
         EXPORT,
+        IMPORT,
     ]
     if now >= 0:
         choices.append(Operation(META, {"id": now, "meta": {"note": f"note of <{now}>"}}))
+        choices.append(Operation(THUMBNAIL, {"id": now}, attached=_PNG + f"note of <{now}>".encode()))
     if kept:
         leaving = generator.choice(kept, int(generator.integers(1, len(kept) + 1)), replace=False).tolist()
         choices += 3 * [Operation(SPLIT, {"id": now, "rows_out": leaving})]
@@ -259,7 +271,7 @@ def _work(
         room = house.get("people")
         for number, step in enumerate(steps):
             if number not in known:
-                answer = _done(room, step, f"key {number}")
+                answer = _done(house, room, step, number)
                 os.write(writing, f"{number} {json.dumps(answer)}\n".encode())
         house.close()
         code = 0
@@ -270,16 +282,19 @@ def _work(
         os._exit(code)
 
 
-def _done(room: Collection, step: Step, key: str) -> dict[str, Any]:
+def _done(house: House, room: Collection, step: Step, number: int) -> dict[str, Any]:
     if isinstance(step, Operation):
-        return room.do(step, key).answer
+        return room.do(step, f"key {number}").answer
     if step == SNAPSHOT:
         room.take_snapshot()
     elif step == BACKUP:
         room.back_up()
     else:
-        with room.passing() as folder:
-            room.export_to(folder / "bundle")
+        with house.passing() as path:
+            room.export_to(path)
+            # where it was made, and killed before it could say so, its name is taken
+            if step == IMPORT and f"twin-{number}" not in [other.name for other in house.rooms()]:
+                house.create_from_bundle(f"twin-{number}", path)
     return {}
 
 
@@ -303,7 +318,17 @@ def check_again(folder: Path, limits: Limits, fold: Fold) -> None:
     for row, one in fold.members.items():
         assert room.store.members([row]) == [(row, one.node, str(one.vector.dtype), one.vector.tobytes())], row
     assert set(room.store.member_nodes()) == {one.node for one in fold.members.values()}
+    for number in range(fold.state.next_id):
+        meta = fold.attached.get((META, number))
+        assert room.store.metas([number]) == ({} if meta is None else {number: meta}), number
+        assert room.store.thumbnail(number) == fold.attached.get((THUMBNAIL, number)), number
+    for name, seq in fold.twins.items():
+        twin = house.get(name).identities
+        assert (twin.seq, digest(twin)) == (seq, fold.digests[seq]), told(twin, fold)
     house.close()
+    made = {path.name for path in (folder / "collections").iterdir() if path.is_dir()}
+    assert made == {"people", *fold.twins}, made
+    assert not list((folder / "passing").glob("*"))
     store = Store(folder / "collections" / "people" / LOG)  # the end may have put another snapshot in place
     snapshot = store.snapshot()
     store.close()
@@ -332,7 +357,7 @@ def check_backups(folder: Path, limits: Limits, fold: Fold) -> None:
     listed = {file for file, _, _ in house.get("people").store.backups()}
     for number, path in enumerate(files):
         assert path.name in listed, path.name  # whoever is forgotten hears of it
-        twin = house.create_from_bundle(f"twin-{number}", path)
+        twin = house.create_from_bundle(f"copy-{number}", path)
         assert digest(twin.identities) == fold.digests[twin.identities.seq], told(twin.identities, fold)
     house.close()
 

@@ -107,7 +107,13 @@ def state_of(client, name="people"):
     room = client.house.get(name)
     model = room.identities.model
     arrays = [] if not room.identities.is_fitted else [model.resultants_.tobytes(), model.subcluster_ids_.tobytes()]
-    return json.dumps(room.identities.state() | {"seq": 0}), room.identities.next_id, arrays
+    if room.identities.is_links and arrays:
+        arrays.append(model._apart.tobytes())
+    ids = range(room.identities.next_id)
+    attached = [(room.store.metas([number]), room.store.thumbnail(number)) for number in ids]
+    kept = len(room.events(0, 100_000)), len(room.store.backups()), sorted(room.identities.names.items())
+    told = [other.name for other in client.house.rooms()]
+    return json.dumps(room.identities.state() | {"seq": 0}), room.identities.next_id, arrays, attached, kept, told
 
 
 LIMITS = Limits(min_free_bytes=0)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import sqlite3
+import threading
 import time
 
 import numpy as np
@@ -16,7 +19,7 @@ from armillary import Links
 from armillary.service import collection as collection_module
 from armillary.service import house as house_module
 from armillary.service import store as store_module
-from armillary.service.collection import Limits
+from armillary.service.collection import Limits, in_pieces
 from armillary.service.errors import ServiceError
 from armillary.service.house import House
 from armillary.service.operations import ADD, FORGET, NAME, Operation
@@ -176,6 +179,11 @@ def test_a_snapshot_has_the_frames_of_its_moment(tmp_path):
     house.close()
 
 
+def test_a_state_is_written_in_pieces_as_in_one():
+    state = {"seq": 3, "frames": [(f"é {one}", (one, 2)) for one in range(2501)], "merged": [], "undoable": [(1, {})]}
+    assert in_pieces(state) == json.dumps(state)
+
+
 def test_a_folder_has_one_server_also_before_its_first_collection(tmp_path):
     house = House(tmp_path, LIMITS)
     with pytest.raises(Exception, match="two runs at once"):
@@ -245,7 +253,7 @@ def test_whatever_writes_looks_at_the_disk_first(tmp_path):
         ):
             refused = client.request(method, path, **rest)
             assert (refused.status_code, "nearly full" in refused.json()["error"]) == (507, True), path
-        assert client.house.names() == ["people"]
+        assert [room.name for room in client.house.rooms()] == ["people"]
         assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".new-") or "armillary-" in path.name]
         assert client.post(f"{HERE}/lookup", content=npy(people(5)), headers=NPY).status_code == 200
 
@@ -283,6 +291,31 @@ def test_a_stream_of_events_does_not_wait_with_more_than_a_thousand(tmp_path):
         assert told == list(range(1, 1501))
 
 
+def test_a_listener_of_a_collection_that_was_made_anew_hears_of_it(tmp_path):
+    with served(tmp_path) as client:
+        create(client)
+        told = []
+
+        def listen():
+            told.append(client.get(f"{HERE}/events/stream?since=100", headers={"last-event-id": "500"}).text)
+
+        listener = threading.Thread(target=listen, daemon=True)
+        listener.start()
+        room = client.house.get("people")
+        while not room.listeners:
+            time.sleep(0.01)
+        add(client, people(20, 2))
+        time.sleep(0.3)
+        client.delete(HERE)
+        listener.join(5.0)
+        assert told
+        assert [json.loads(line[6:]).get("id") for line in told[0].split("\n") if line.startswith("data: ")] == [
+            None,
+            0,
+            1,
+        ]
+
+
 def collect(client, room, n_wanted):
     """Numbers of events that a listener is told without anything new, within some seconds."""
     import asyncio
@@ -291,7 +324,7 @@ def collect(client, room, n_wanted):
 
     async def listened():
         stopping, numbers = asyncio.Event(), []
-        told = _told(room, 0, stopping)
+        told = _told(room, 0, stopping, lambda: True)
         async for text in told:
             if text.startswith("id: "):
                 numbers.append(int(text.split("\n")[0][4:]))
@@ -356,3 +389,40 @@ def test_the_campaign_by_the_openapi_page_writes_into_a_folder_that_goes(tmp_pat
 
 class _Done:
     returncode = 0
+
+
+def test_a_reader_of_something_long_does_not_hold_up_those_who_write(tmp_path):
+    house = House(tmp_path, LIMITS)
+    room = house.create("people", {"class": "Links"})
+    with room.store._lock:  # as a look at a million events has it
+        answered = room.ask(Operation(ADD, {}, people()[:5]), "a key")
+        assert answered.result(timeout=10.0).status == 200
+    house.close()
+
+
+def test_a_log_of_the_first_version_is_brought_up_and_goes_on(tmp_path):
+    X = people(60, 3)
+    house = House(tmp_path, LIMITS)
+    room = house.create("people", {"class": "Links"})
+    ids = room.do(Operation(ADD, {}, X[:30]), "a key").answer["ids"]
+    events = room.events(0)
+    house.close()
+    path = tmp_path / "collections" / "people" / "log.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as log, log:
+        for index in ("events_of_others", "events_of_splits"):
+            log.execute(f"DROP INDEX {index}")
+        log.execute("PRAGMA user_version = 1")
+    house = House(tmp_path, LIMITS)
+    room = house.get("people")
+    assert room.events(0) == events
+    assert room.do(Operation(ADD, {}, X[:30]), "a key").answer["ids"] == ids
+    assert ids + room.do(Operation(ADD, {}, X[30:])).answer["ids"] == Links().fit_predict(X).tolist()
+    house.close()
+    with contextlib.closing(sqlite3.connect(path)) as log:
+        assert log.execute("PRAGMA user_version").fetchone() == (2,)
+        for query, index in (
+            ("SELECT number FROM events WHERE id IN (1, 2) OR other IN (1, 2) ORDER BY number DESC LIMIT 50", "others"),
+            ("SELECT id, other FROM events WHERE kind = 'split'", "splits"),
+        ):
+            plan = str(log.execute(f"EXPLAIN QUERY PLAN {query}").fetchall())
+            assert f"events_of_{index}" in plan, plan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 import time
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from tests.service.running import Running
 
 from armillary.exceptions import InputError, ParameterError
 from armillary.service.guard import needed_scope
+from armillary.service.server import serve
 from armillary.service.settings import Settings, settings_from
 from armillary.service.tokens import Tokens
 
@@ -99,6 +101,17 @@ def test_a_page_of_the_web_reaches_nothing(tmp_path):
         assert "default-src 'none'" in page.headers["content-security-policy"]
 
 
+@pytest.mark.parametrize("name", ["host", "origin", "authorization", "Idempotency-Key", "content-type"])
+def test_what_decides_is_said_once(tmp_path, name):
+    with served(tmp_path) as client:
+        create(client)
+        before = state_of(client)
+        twice = [("host", "127.0.0.1")] * (name != "host") + [(name, "127.0.0.1"), (name, "evil.example")]
+        answer = client.put("/v1/collections/people/ids/0/name", headers=twice, content=b'{"name": "Ann"}')
+        assert (answer.status_code, f"one header {name.lower()}; got 2" in answer.json()["error"]) == (400, True)
+        assert state_of(client) == before
+
+
 def test_logs_have_neither_vectors_nor_tokens(secured, caplog):
     client, given = secured
     X = np.full((1, 4), 0.123456789)
@@ -165,6 +178,55 @@ def test_tokens_are_hashed_revoked_and_checked(tmp_path):
         tokens.revoke("phone")
 
 
+def test_a_stream_of_events_ends_with_its_token(secured, tmp_path):
+    client, given = secured
+    X = people(20, 2)
+    told, tokens = [], Tokens(tmp_path)
+
+    def listen():
+        answer = client.get("/v1/collections/people/events/stream?since=0", headers=bearer(given["read"]))
+        told.append((answer.status_code, answer.text))
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    while not client.house.get("people").listeners:
+        time.sleep(0.01)
+    tokens.revoke("reader")
+    add(client, X, **bearer(given["write"]))
+    listener.join(5.0)
+    assert not listener.is_alive()
+    assert told[0][0] == 200
+    assert "born" not in told[0][1]
+    assert client.get("/v1/collections/people/events/stream", headers=bearer(given["read"])).status_code == 401
+
+
+def test_streams_of_events_leave_others_room(tmp_path):
+    with served(tmp_path, max_connections=4) as client:
+        create(client)
+        room, stream = client.house.get("people"), "/v1/collections/people/events/stream"
+        listeners = [threading.Thread(target=client.get, args=(stream,), daemon=True) for _ in range(2)]
+        for listener in listeners:
+            listener.start()
+        while len(room.listeners) < 2:
+            time.sleep(0.01)
+        refused = client.get(stream)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
+        assert client.get("/v1/collections/people/events").status_code == 200
+        client.delete("/v1/collections/people")
+        for listener in listeners:
+            listener.join(5.0)
+            assert not listener.is_alive()
+
+
+def test_tokens_that_cannot_be_read_let_nobody_in_and_say_so(secured, tmp_path):
+    client, given = secured
+    (tmp_path / "tokens.json").write_text("{")
+    answer = client.get("/v1/collections", headers=bearer(given["admin"]))
+    assert answer.status_code == 503
+    assert "The tokens cannot be read" in answer.json()["error"]
+    assert str(tmp_path) not in answer.text
+
+
 def test_settings_come_from_file_environment_and_flags(tmp_path):
     file = tmp_path / "settings.toml"
     file.write_text('port = 1000\nrate = 5\nhost = "127.0.0.1"\n')
@@ -188,6 +250,14 @@ def test_settings_come_from_file_environment_and_flags(tmp_path):
     with pytest.raises(ParameterError, match="ARMILLARY_PORT"):
         settings_from(None, {"ARMILLARY_PORT": "many"}, {})
     assert Settings().is_loopback
+
+
+def test_a_certificate_that_is_none_is_named(tmp_path):
+    (tmp_path / "x.pem").write_text("no certificate")
+    for name in ("x.pem", "none.pem"):
+        with pytest.raises(ParameterError, match=f"`certfile` and `keyfile` must be PEM files.*{name}"):
+            serve(Settings(data=str(tmp_path / "data"), no_auth=True, certfile=str(tmp_path / name)))
+    assert not (tmp_path / "data").exists()
 
 
 def test_hostile_words_come_back_as_they_are_and_harm_nothing(tmp_path):

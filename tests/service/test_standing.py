@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import sqlite3
 import threading
 import time
 import warnings
@@ -13,7 +14,7 @@ import pytest
 from tests.service.making import LIMITS, add, create, people, served
 from tests.service.test_service import NPY, holds, npy
 
-from armillary import Links
+from armillary import DDPvMFMeans, Links
 from armillary.datasets import make_vmf_mixture
 from armillary.exceptions import InputError
 from armillary.models.links.links import kept_apart_from, standing_merges
@@ -22,6 +23,7 @@ from armillary.service import collection as collection_module
 from armillary.service import house as house_module
 from armillary.service import store as store_module
 from armillary.service import tokens as tokens_module
+from armillary.service import views as views_module
 from armillary.service.collection import Limits
 from armillary.service.errors import ServiceError
 from armillary.service.house import House
@@ -441,7 +443,7 @@ def test_a_name_can_be_deleted_again_where_a_folder_could_not_be_removed(tmp_pat
             house.delete("people")
     house.close()
     house = House(tmp_path, LIMITS)
-    assert house.names() == []
+    assert [room.name for room in house.rooms()] == []
     assert [path.name for path in (tmp_path / "collections").iterdir() if path.is_dir()] == []
     house.close()
 
@@ -595,3 +597,110 @@ def test_what_root_writes_for_a_service_belongs_to_its_user(tmp_path, monkeypatc
     monkeypatch.setattr(tokens_module.Path, "read_text", denied)
     with pytest.raises(InputError, match="must be readable by the user of the server"):
         Tokens(tmp_path).all()
+
+
+# ------------------------------------------------------------------------------------ damage, and who reads meanwhile
+
+
+@pytest.mark.parametrize("damage", ["log", "snapshot", "no log", "facts"])
+def test_a_damaged_collection_keeps_nobody_from_the_others(tmp_path, damage):
+    X = people(60, 3)
+    house = House(tmp_path, LIMITS)
+    for name in ("people", "whole"):
+        house.create(name, {"class": "Links"}).do(Operation(ADD, {}, X))
+        house.get(name).take_snapshot()
+    house.close()
+    folder = tmp_path / "collections" / "people"
+    log, (snapshot,) = folder / "log.sqlite", folder.glob("snapshot-*")
+    if damage == "log":
+        log.write_bytes(b"not a log " * 1000)
+    elif damage == "snapshot":
+        snapshot.write_bytes(snapshot.read_bytes()[:-100])
+    elif damage == "no log":
+        log.unlink()
+    else:
+        with sqlite3.connect(log) as connection:
+            connection.execute("""UPDATE facts SET value = '{"class": "None"}' WHERE name = 'model'""")
+            connection.execute("DELETE FROM snapshots")
+        connection.close()
+    left = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    with served(tmp_path) as client:
+        assert add(client, X[:5], name="whole") == Links().fit_predict(X)[:5].tolist()
+        listed = client.get("/v1/collections").json()
+        assert [one["name"] for one in listed["collections"]] == ["whole"]
+        assert listed["unopened"] == ["people"]
+        assert client.house.damaged["people"]
+        ready = client.get("/readyz")
+        assert (ready.status_code, ready.json()["broken"]) == (503, ["people"])
+        assert client.get("/metrics").status_code == 200
+        for answer in (client.get(HERE), client.post(f"{HERE}/vectors", content=npy(X), headers=NPY)):
+            assert answer.status_code == 503
+            assert "could not be opened; the log of the server says why" in answer.json()["error"]
+            assert str(tmp_path) not in answer.text
+        assert client.post("/v1/collections", json={"name": "people"}).status_code == 409
+        # nothing is changed of what may yet be mended
+        assert all((folder / name).read_bytes() == content for name, content in left.items() if "snapshot" in name)
+        assert client.delete(HERE).json() == {"deleted": "people"}
+        assert not folder.exists()
+        assert client.get("/readyz").status_code == 200
+        create(client)
+        assert add(client, X) == Links().fit_predict(X).tolist()
+
+
+def test_the_map_is_drawn_while_ids_change(tmp_path, monkeypatch):
+    house = House(tmp_path, LIMITS)
+    room = house.create("people", {"class": "Links"})
+    room.do(Operation(ADD, {}, people(60, 3)))
+    owners, plain = room.identities.model.subcluster_ids_, np.isin
+
+    def isin(*given, **more):
+        found = plain(*given, **more)
+        owners[owners == 2] = 3  # as learning does, in place: this came between the two looks of the map
+        return found
+
+    monkeypatch.setattr(views_module.np, "isin", isin)
+    assert len(views_module.places(room, 100)["points"]) == 3
+    assert 3 in owners
+    house.close()
+
+
+def test_alternatives_are_told_while_a_step_comes(tmp_path, monkeypatch):
+    house = House(tmp_path, LIMITS)
+    room = house.create("steps", {"class": "DDPvMFMeans", "parameters": {"max_angle": 0.8}})
+    X = people(60, 4)
+    room.do(Operation(ADD, {}, X[:1]))
+    plain = DDPvMFMeans.transform
+
+    def transform(self, rows):
+        room.do(Operation(ADD, {}, X))  # between the ids and the cosines
+        return plain(self, rows)
+
+    monkeypatch.setattr(DDPvMFMeans, "transform", transform)
+    (found,) = views_module.alternatives(room, X[:1], 10)
+    assert [one["id"] for one in found] == [0]
+    assert len(room.identities.ids_now()) > 1
+    house.close()
+
+
+def test_an_id_is_shown_while_vectors_come(tmp_path, monkeypatch):
+    house = House(tmp_path, LIMITS)
+    room = house.create("people", {"class": "Links"})
+    generator = np.random.default_rng(0)
+    room.do(Operation(ADD, {}, generator.normal(size=(10, 8))))
+    faults, is_done = [], threading.Event()
+
+    def read():
+        while not is_done.is_set():
+            try:
+                views_module.identity(room, 3)
+            except Exception as error:
+                faults.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(60):
+        room.do(Operation(ADD, {}, generator.normal(size=(5, 8))))
+    is_done.set()
+    reader.join()
+    house.close()
+    assert faults == []

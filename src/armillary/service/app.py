@@ -10,9 +10,10 @@ import contextlib
 import functools
 import io
 import json
+import logging
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from importlib import resources
 from typing import Annotated, Any, BinaryIO, Literal
 
@@ -48,10 +49,11 @@ from armillary.service.operations import (
     Operation,
 )
 from armillary.service.settings import Settings
-from armillary.service.store import is_full
+from armillary.service.store import refusal_of
 from armillary.service.tokens import Tokens
 from armillary.vision.images import thumbnail_png
 
+_log = logging.getLogger("armillary.service")
 _MOST_META = 64 << 10
 _MOST_KEY = 200
 _MOST_IMAGE = 8 << 20
@@ -164,7 +166,7 @@ _REFUSALS = {
     421: "The server does not go by that name.",
     422: "Something does not fit; it is said what and, of vectors, in which row.",
     429: "Too many; Retry-After says when.",
-    503: "The collection stopped.",
+    503: "The collection stopped or could not be opened, or the disk refuses.",
     507: "The disk is nearly full.",
 }
 router = APIRouter(
@@ -227,9 +229,9 @@ async def _vectors(request: Request, collection: Collection) -> bodies.Given:
 
 @router.get("/collections")
 def collections(request: Request) -> dict[str, Any]:
-    """All collections."""
+    """All collections, and the names of those that could not be opened."""
     house = _house(request)
-    return {"collections": [views.summary(house.get(name)) for name in house.names()]}
+    return {"collections": [views.summary(room) for room in house.rooms()], "unopened": sorted(house.damaged)}
 
 
 @router.post("/collections", status_code=201)
@@ -332,9 +334,10 @@ def ids(
 
 
 @router.get("/collections/{name}/ids/{number}")
-def one_id(request: Request, name: str, number: int) -> dict[str, Any]:
+def one_id(request: Request, name: str, number: int) -> Response:
     """One id: name, counts, what was attached, its history and the nearest others."""
-    return views.identity(_house(request).get(name), _given(number))
+    # what earlier releases let users attach may be deeper, and of other characters, than FastAPI can write
+    return _reply(request, views.identity(_house(request).get(name), _given(number)))
 
 
 @router.get("/collections/{name}/ids/{number}/current")
@@ -363,8 +366,8 @@ async def set_name(request: Request, name: str, number: int, asked: NewName) -> 
 
 
 def _clean(name: str | None) -> str | None:
-    if name is not None and not name.isprintable():
-        raise unusable("name must be of printable characters.")
+    if name is not None and (not name.isprintable() or not name.strip()):
+        raise unusable("name must be of printable characters, and not of blanks alone; null takes a name away.")
     return name
 
 
@@ -374,12 +377,8 @@ async def set_meta(request: Request, name: str, number: int) -> Response:
     body = await request.body()
     if len(body) > _MOST_META:
         raise ServiceError(413, f"meta has at most {_MOST_META:,} bytes; got {len(body):,}.")
-    meta = None if body.strip() == b"null" else bodies.json_object(body)
-    try:
-        text = json.dumps(meta, allow_nan=False)
-    except (ValueError, RecursionError):
-        raise unusable("meta must be JSON with finite numbers.") from None
-    return await _done(request, name, Operation(META, {"id": _given(number), "meta": json.loads(text)}))
+    meta = None if body.strip() == b"null" else bodies.attachment(body)
+    return await _done(request, name, Operation(META, {"id": _given(number), "meta": meta}))
 
 
 @router.put("/collections/{name}/ids/{number}/thumbnail")
@@ -471,18 +470,24 @@ def events(
 async def stream(request: Request, name: str, since: Annotated[int, Query(ge=-1, lt=1 << 62)] = -1) -> Response:
     """Events as they come (server-sent events); `since=-1` begins with the next."""
     collection = _house(request).get(name)
+    most = max(1, _settings(request).max_connections // 2)  # who listens for ever leaves others room to ask
+    if sum(len(room.listeners) for room in _house(request).rooms()) >= most:
+        raise ServiceError(429, f"{most} streams of events are open already. Ask for events since a number.", retry=5)
     last = request.headers.get("last-event-id", "")
     start = int(last) if last.isascii() and last.isdigit() and len(last) < 18 else since
-    if start < 0:
-        start = collection.identities.next_event - 1
+    # a number beyond all that there are is of another collection, of this name before it was deleted
+    newest = collection.identities.next_event - 1
+    start = newest if start < 0 else min(start, newest)
     return StreamingResponse(
-        _told(collection, start, request.app.state.stopping),
+        _told(collection, start, request.app.state.stopping, request.scope["state"]["is_allowed"]),
         media_type="text/event-stream",
         headers={"cache-control": "no-store"},
     )
 
 
-async def _told(collection: Collection, since: int, stopping: asyncio.Event) -> AsyncIterator[str]:
+async def _told(
+    collection: Collection, since: int, stopping: asyncio.Event, is_allowed: Callable[[], bool]
+) -> AsyncIterator[str]:
     bell = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -496,6 +501,8 @@ async def _told(collection: Collection, since: int, stopping: asyncio.Event) -> 
         while not stopping.is_set() and not collection.is_closed:
             bell.clear()
             found = await run_in_threadpool(collection.events, since)
+            if not is_allowed():  # the token was revoked; whoever asks again hears so
+                return
             for event in found:
                 since = event.number
                 yield f"id: {event.number}\ndata: {json.dumps(event.body())}\n\n"
@@ -569,7 +576,7 @@ def _written(target: BinaryIO, part: bytes) -> None:
     try:
         target.write(part)
     except OSError as error:
-        raise ServiceError(507 if is_full(error) else 500, f"No file: {error.strerror}. Make room.") from error
+        raise refusal_of(error) from error
 
 
 @router.post("/collections/{name}/backups", status_code=201)
@@ -583,11 +590,11 @@ def back_up(request: Request, name: str) -> dict[str, Any]:
 def backups(request: Request, name: str) -> dict[str, Any]:
     """The copies there are."""
     collection = _house(request).get(name)
-    lines = [
-        {"file": file, "at": at, "ids_below": next_id, "bytes": (collection.folder / BACKUPS / file).stat().st_size}
-        for file, at, next_id in collection.store.backups()
-        if (collection.folder / BACKUPS / file).exists()
-    ]
+    lines = []
+    for file, at, next_id in collection.store.backups():
+        with contextlib.suppress(FileNotFoundError):  # moved elsewhere by whoever keeps them
+            n_bytes = (collection.folder / BACKUPS / file).stat().st_size
+            lines.append({"file": file, "at": at, "ids_below": next_id, "bytes": n_bytes})
     return {"backups": lines}
 
 
@@ -619,7 +626,7 @@ class _Express:
         request = Request(scope, receive)
         try:
             answer = await route.endpoint(request, found[1])
-        except (ServiceError, ArmillaryError) as error:
+        except (ArmillaryError, OSError) as error:
             answer = await _told_error(request, error)
         await answer(scope, receive, send)
 
@@ -637,6 +644,7 @@ def make_app(house: House, settings: Settings) -> Application:
     _add_open_paths(app)
     app.add_exception_handler(ServiceError, _told_error)
     app.add_exception_handler(ArmillaryError, _told_error)
+    app.add_exception_handler(OSError, _told_error)
     app.add_exception_handler(RequestValidationError, _told_invalid)
     app.add_exception_handler(HTTPException, _told_http)
     guard = Guard(_Express(app), settings, Tokens(house.data), metrics)
@@ -669,8 +677,7 @@ def _add_open_paths(app: FastAPI) -> None:
 
     @app.get("/metrics", include_in_schema=False)
     def metrics(request: Request) -> Response:
-        house = _house(request)
-        counts = {name: (views.n_ids(house.get(name)), house.get(name).n_waiting) for name in house.names()}
+        counts = {room.name: (views.n_ids(room), room.n_waiting) for room in _house(request).rooms()}
         return Response(request.app.state.metrics.page(counts), media_type="text/plain; version=0.0.4")
 
 
@@ -683,6 +690,9 @@ def _asset(file: str) -> Response:
 
 
 async def _told_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, OSError) and not isinstance(error, ArmillaryError):
+        _log.error("the disk refused", extra={"facts": {"why": str(error)}})
+        error = refusal_of(error)
     if not isinstance(error, ServiceError):
         return JSONResponse({"error": str(error)}, 422)
     headers = {"retry-after": str(error.facts["retry"])} if "retry" in error.facts else None

@@ -24,6 +24,7 @@ JSON, NPY, RAW, MSGPACK = "application/json", "application/x-npy", "application/
 _KNOWN = {"vectors", "dtype", "shape", "frame", "frames", "margin"}
 _ASKED = {"frame", "margin", "dtype", "dimension", "k"}  # after the question mark
 _MOST_FRAME = 256  # characters
+_MOST_DEEP = 64  # levels of what is attached; what writes answers goes a few hundred deep
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,26 @@ def read_vectors(
     return Given(rows, _rules(beside, query, len(rows)), beside)
 
 
-def json_object(body: bytes) -> dict[str, Any]:
-    """A body that must be a JSON object."""
-    return _object(_json(body), "")
+def attachment(body: bytes) -> dict[str, Any]:
+    """A body that must be a JSON object which can be told again: of finite numbers, of text, and not too deep."""
+    given = _object(_json(body), "")
+    if _is_deeper(given, _MOST_DEEP):
+        raise unusable(f"meta must be at most {_MOST_DEEP} objects or lists deep. Write what is inside as text.")
+    try:
+        json.dumps(given, allow_nan=False, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise unusable("meta must be of whole characters; it has half of one (\\ud800 to \\udfff).") from None
+    except ValueError:
+        raise unusable("meta must be JSON with finite numbers.") from None
+    return given
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    layer = [value]
+    for _ in range(most + 1):
+        inside = [one for one in layer if isinstance(one, dict | list)]
+        layer = [part for one in inside for part in (one.values() if isinstance(one, dict) else one)]
+    return bool(inside)
 
 
 def _json(body: bytes) -> Any:
@@ -138,15 +156,18 @@ def _npy(body: bytes) -> Rows:
     content = memoryview(body)[stream.tell() :]
     if dtype.newbyteorder("=").name not in DTYPES or not 1 <= len(shape) <= 2:
         raise unusable(f"The npy file must hold rows of {', '.join(DTYPES)}; it holds {dtype} of {len(shape)} axes.")
-    if math.prod(shape) * dtype.itemsize != len(content):
-        raise unusable(f"The npy file must have as many bytes as it says; it says {shape} and has {len(content):,}.")
+    is_whole = all(type(n) is int and 0 <= n <= len(content) for n in shape)  # its reader takes True and -4 too
+    if not is_whole or math.prod(shape) * dtype.itemsize != len(content):
+        says = str(shape)[:100]
+        raise unusable(f"The npy file must have as many bytes as it says; it says {says} and has {len(content):,}.")
     rows = np.frombuffer(content, dtype).reshape(shape, order="F" if is_fortran else "C")
     return np.ascontiguousarray(rows, dtype.newbyteorder("="))
 
 
 def _raw(body: bytes, query: Mapping[str, str], n_features: int | None) -> Rows:
     dtype, width = query.get("dtype", "float32"), query.get("dimension", str(n_features or ""))
-    if dtype not in DTYPES or not width.isascii() or not width.isdigit() or not 0 < int(width) <= 1 << 24:
+    is_width = width.isascii() and width.isdigit() and len(width) < 9 and int(width) > 0
+    if dtype not in DTYPES or not is_width:
         raise unusable(
             f"Plain bytes need ?dtype= ({', '.join(DTYPES)}) and ?dimension=; got {dtype!r}, {width[:20]!r}."
         )

@@ -20,6 +20,10 @@ class ServiceError(ArmillaryError):
         return {"error": str(self), **self.facts}
 
 
+class LaterVersionError(ServiceError):
+    """A file of a later release, which only that can read."""
+
+
 def unusable(sentence: str, **facts: Any) -> ServiceError:
     """422: understood, and not to be done."""
     return ServiceError(422, sentence, **facts)

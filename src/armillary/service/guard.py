@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 import logging
@@ -18,10 +19,11 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
+from armillary.exceptions import InputError
 from armillary.service.errors import ServiceError
 from armillary.service.metrics import Metrics
 from armillary.service.settings import LOOPBACK, Settings
-from armillary.service.tokens import Tokens, may
+from armillary.service.tokens import Token, Tokens, may
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -31,6 +33,8 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _log = logging.getLogger("armillary.service")
 _OPEN = ("/healthz", "/readyz")
+_ONCE = ("host", "origin", "authorization", "idempotency-key", "content-type", "content-length")
+_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 _READING_POSTS = ("lookup", "alternatives", "current")
 _ADMINISTERING = ("snapshot", "export", "import", "model", "backups", "forget")
 _MOST_BUCKETS = 10_000
@@ -74,10 +78,13 @@ class Guard:
         who, held = "-", _Held()
         try:
             headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+            if len(headers) < len(scope["headers"]):
+                _refuse_doubled(scope)
             self._check_place(headers, scope)
             who = self._check_token(scope["method"], scope["path"], headers)
             self._check_rate(who if who != "-" else str((scope.get("client") or ("-",))[0]))
             given = await self._body(scope, headers, receive, held)
+            scope["state"]["is_allowed"] = functools.partial(self._is_allowed, scope["method"], scope["path"], headers)
             with self._metrics.span(headers, lambda: self._facts(scope, watch)):
                 await self._inner(scope, given, watch.send)
         except ServiceError as error:
@@ -112,12 +119,27 @@ class Guard:
         if needed is None or self._settings.no_auth:
             return "-"
         kind, _, given = headers.get("authorization", "").partition(" ")
-        token = self._tokens.holder(given.strip()) if kind.lower() == "bearer" else None
+        token = self._holder(given.strip()) if kind.lower() == "bearer" else None
         if token is None:
             raise ServiceError(401, "A token is needed: Authorization: Bearer ... `armillary token create` makes one.")
         if not may(token.scope, needed):
             raise ServiceError(403, f"This needs a token of scope {needed}; yours has {token.scope}.")
         return token.name
+
+    def _holder(self, given: str) -> Token | None:
+        try:
+            return self._tokens.holder(given)
+        except InputError as error:
+            _log.error("tokens cannot be read", extra={"facts": {"why": str(error)}})
+            raise ServiceError(503, "The tokens cannot be read; the log of the server says why.") from None
+
+    def _is_allowed(self, method: str, path: str, headers: dict[str, str]) -> bool:
+        """Whether the token of a request that is answered for long still holds."""
+        try:
+            self._check_token(method, path, headers)
+        except ServiceError:
+            return False
+        return True
 
     def _check_rate(self, who: str) -> None:
         """A bucket that fills with `rate` a second and holds two seconds of it."""
@@ -167,7 +189,7 @@ class Guard:
     def _facts(self, scope: Scope, watch: _Watch) -> dict[str, Any]:
         """What may be said of a request anywhere."""
         return {
-            "method": scope["method"],
+            "method": scope["method"] if scope["method"] in _METHODS else "-",  # others are as many as anybody likes
             "route": getattr(scope.get("route"), "path", "-"),
             "collection": scope.get("path_params", {}).get("name", "-"),
             "status": watch.status,
@@ -273,6 +295,14 @@ async def _refuse(watch: _Watch, error: ServiceError) -> None:
     with contextlib.suppress(OSError):
         await watch.send({"type": "http.response.start", "status": error.status, "headers": headers})
         await watch.send({"type": "http.response.body", "body": body})
+
+
+def _refuse_doubled(scope: Scope) -> None:
+    """A proxy before us may have looked at the first of two, and we would at the last."""
+    names = [name.decode("latin-1").lower() for name, _ in scope["headers"]]
+    for name in _ONCE:
+        if names.count(name) > 1:
+            raise ServiceError(400, f"A request has one header {name}; got {names.count(name)}.")
 
 
 def _words(text: str) -> Iterable[str]:

@@ -15,13 +15,23 @@ from armillary.durable.locks import held
 from armillary.durable.whole import sync_to_disk
 from armillary.exceptions import ArmillaryError
 from armillary.persistence.archive import load, save
-from armillary.service.collection import LOG, PASSING, Collection, Limits, refuse_when_full, unpacked
-from armillary.service.errors import ServiceError, absent, unusable
+from armillary.service.collection import LOG, PASSING, Collection, Limits, in_pieces, refuse_when_full, unpacked
+from armillary.service.errors import LaterVersionError, ServiceError, absent, unusable
 from armillary.service.models import described
-from armillary.service.store import LogError, Snapshot, Store, is_full
+from armillary.service.store import LogError, Snapshot, Store, refusal_of
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _NEW = ".new-"
+# what files raise that are not what they should be
+_UNUSABLE = (
+    ArmillaryError,
+    LogError,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+)
 
 
 class House:
@@ -33,6 +43,7 @@ class House:
         self._most = most
         self._lock = threading.Lock()
         self._rooms: dict[str, Collection] = {}
+        self.damaged: dict[str, str] = {}  # why collections could not be opened; they stay as they are
         self._held = contextlib.ExitStack()
         (data / "collections").mkdir(parents=True, exist_ok=True)
         self._held.enter_context(held(data / "collections", f"The folder '{data}'", "Choose another for --data."))
@@ -41,23 +52,37 @@ class House:
             for folder in sorted((data / "collections").iterdir()):
                 if folder.name.startswith(_NEW):
                     shutil.rmtree(folder)  # made halfway when its process was killed
-                elif (folder / LOG).exists():
-                    self._rooms[folder.name] = Collection(folder, self.limits)
+                elif folder.is_dir():
+                    self._open(folder)
         except BaseException:
             self.close()
             raise
 
-    def names(self) -> list[str]:
-        """All names, in order."""
-        return sorted(self._rooms)
+    def _open(self, folder: Path) -> None:
+        """Open a collection; one that cannot be opened is told, and keeps nobody from the others."""
+        try:
+            if not (folder / LOG).exists():
+                raise absent("The log", "Bring it back from a backup.")
+            self._rooms[folder.name] = Collection(folder, self.limits)
+        except LaterVersionError:
+            raise  # of another release: nothing is damaged, and another server has to be started
+        except (*_UNUSABLE, OSError) as error:
+            self.damaged[folder.name] = f"{type(error).__name__}: {error}"
+
+    def rooms(self) -> list[Collection]:
+        """All collections that are open, by name."""
+        return sorted(self._rooms.values(), key=lambda room: room.name)
 
     def broken(self) -> list[str]:
-        """Names of collections that stopped, in order."""
-        return sorted(name for name, room in tuple(self._rooms.items()) if room.broken is not None)
+        """Names of collections that stopped or could not be opened, in order."""
+        return sorted([*self.damaged, *(room.name for room in self.rooms() if room.broken is not None)])
 
     def get(self, name: str) -> Collection:
         """The collection of a name."""
         found = self._rooms.get(name)
+        if found is None and name in self.damaged:
+            raise ServiceError(503, f"The collection {name!r} could not be opened; the log of the server says why. "
+                                    "Put a copy of its folder in place and start again, or delete it.")  # fmt: skip
         if found is None:
             raise absent(f"The collection {name!r}", "GET /v1/collections lists those that are.")
         return found
@@ -106,7 +131,7 @@ class House:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise unusable("name must be 1 to 64 of a-z, 0-9, - and _, beginning with a letter or digit.")
         with self._lock:
-            if name in self._rooms:
+            if name in self._rooms or name in self.damaged:
                 raise ServiceError(409, f"The collection {name!r} is there already. Choose another name.")
             if len(self._rooms) >= self._most:
                 raise ServiceError(429, f"There are {self._most} collections already. Delete one.", retry=60)
@@ -121,8 +146,8 @@ class House:
                 sync_to_disk(place.parent)
             except BaseException as error:
                 shutil.rmtree(folder, ignore_errors=True)
-                if isinstance(error, OSError) and is_full(error):
-                    raise ServiceError(507, f"The disk takes no more: {error.strerror}. Make room.") from error
+                if isinstance(error, OSError):
+                    raise refusal_of(error) from error
                 raise
             self._rooms[name] = Collection(place, self.limits)
             return self._rooms[name]
@@ -130,13 +155,15 @@ class House:
     def delete(self, name: str) -> None:
         """Close a collection and remove all of its files, backups too."""
         with self._lock:
-            room = self.get(name)
-            del self._rooms[name]
-            room.close()
+            if self.damaged.pop(name, None) is None:
+                room = self.get(name)
+                del self._rooms[name]
+                room.close()
+            place = self.data / "collections" / name
             # a folder of its own: what could not be removed of another of this name may lie there still
-            doomed = Path(tempfile.mkdtemp(prefix=_NEW, dir=room.folder.parent))
-            room.folder.rename(doomed / name)  # one step: whatever comes, it is not opened again
-            sync_to_disk(room.folder.parent)
+            doomed = Path(tempfile.mkdtemp(prefix=_NEW, dir=place.parent))
+            place.rename(doomed / name)  # one step: whatever comes, it is not opened again
+            sync_to_disk(place.parent)
             shutil.rmtree(doomed, ignore_errors=True)
 
     def close(self) -> None:
@@ -150,16 +177,9 @@ class House:
 def _try_opening(folder: Path, limits: Limits) -> None:
     """Refuse what cannot be opened before it has its name: with it, no server on this folder would start again."""
     try:
-        Collection(folder, limits).close()
-    except (
-        ArmillaryError,
-        LogError,
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        ArithmeticError,
-    ) as error:
+        with contextlib.closing(Collection(folder, limits)) as room:
+            room.check()
+    except (*_UNUSABLE, RecursionError) as error:
         raise unusable(f"The collection cannot be opened: {error}") from None
 
 
@@ -170,6 +190,6 @@ def _write_facts(folder: Path, facts: dict[str, Any], snapshot: str = "") -> Non
             store.set_fact(key, value)
         if snapshot:
             state = {"seq": 0, "next_event": 1, "n_rows": 0, "frames": [], "undoable": [], "own_names": []}
-            store.keep_snapshot(Snapshot(0, snapshot, "", state))
+            store.keep_snapshot(Snapshot(0, snapshot, "", in_pieces(state)))
     finally:
         store.close()

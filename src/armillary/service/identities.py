@@ -59,7 +59,7 @@ class Identities:
         self.seq = 0
         self.next_event = 1
         self.n_rows = 0
-        self.frames: OrderedDict[str, list[int]] = OrderedDict()
+        self.frames: OrderedDict[str, tuple[int, ...]] = OrderedDict()
         self.merged: dict[int, int] = {}  # ids that went into others, however long ago: a model forgets the oldest
         if self.is_links:
             model.max_history = max(model.max_history, LEAST_HISTORY)
@@ -76,8 +76,9 @@ class Identities:
             "seq": self.seq,
             "next_event": self.next_event,
             "n_rows": self.n_rows,
-            # copies: the next vectors of a frame come before a snapshot is written
-            "frames": [(frame, list(ids)) for frame, ids in self.frames.items()],
+            # ids of a frame are never changed in place, as its next vectors come before a snapshot is written;
+            # copies of 100,000 of them held up all answers for a third of a second
+            "frames": list(self.frames.items()),
             "merged": list(self.merged.items()),
             "undoable": list(self.undoable.items()),
             "own_names": list(self.own_names.items()),
@@ -86,7 +87,7 @@ class Identities:
     def take(self, state: dict[str, Any]) -> None:
         """Go on from what `state` gave."""
         self.seq, self.next_event, self.n_rows = state["seq"], state["next_event"], state["n_rows"]
-        self.frames = OrderedDict((frame, list(ids)) for frame, ids in state["frames"])
+        self.frames = OrderedDict((frame, tuple(ids)) for frame, ids in state["frames"])
         if "merged" in state:
             self.merged = _without_rings({int(gone): int(kept) for gone, kept in state["merged"]})
         self.undoable = OrderedDict((int(seq), record) for seq, record in state["undoable"])
@@ -170,8 +171,8 @@ class Identities:
 
     def _last(self, number: int) -> int:
         """What an id became by merges."""
-        while number in self.merged:
-            number = self.merged[number]
+        while (into := self.merged.get(number)) is not None:  # one look: the writer may take it out between two
+            number = into
         return number
 
     # ------------------------------------------------------------------------------------------ operations
@@ -285,13 +286,12 @@ class Identities:
         starts = [row for row, frame in enumerate(frames) if row == 0 or frame != frames[row - 1]]
         for start, stop in itertools.pairwise([*starts, len(rows)]):
             part = slice(start, stop)
-            seen = self.frames.get(frames[start], [])
-            seen = [number for number in dict.fromkeys(self.current(seen)) if number >= 0]
+            seen = [number for number in dict.fromkeys(self.current(self.frames.get(frames[start], ()))) if number >= 0]
             ids[part] = self.model.partial_fit_predict(
                 rows[part], frames=np.zeros(stop - start, np.int64), apart_from=seen or None, margin=margin
             )
             nodes[part] = self.model.nodes_
-            self.frames[frames[start]] = [*seen, *(number for number in ids[part].tolist() if number >= 0)]
+            self.frames[frames[start]] = (*seen, *(number for number in ids[part].tolist() if number >= 0))
         for frame in dict.fromkeys(frames):
             self.frames.move_to_end(frame)
         while len(self.frames) > _MOST_FRAMES:
@@ -447,7 +447,7 @@ class Identities:
         self.frames = OrderedDict(
             (frame, left)
             for frame, ids in self.frames.items()
-            if (left := [one for one in ids if one not in gone]) or not ids
+            if (left := tuple(one for one in ids if one not in gone)) or not ids
         )
         for seq in [seq for seq, record in self.undoable.items() if _mentions(record, gone)]:
             del self.undoable[seq]

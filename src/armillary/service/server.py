@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,15 @@ _MOST_HEADERS = 64 << 10
 def serve(settings: Settings) -> None:
     """Serve until a signal comes; requests that wait are answered first."""
     _refuse_without_tokens(settings)
+    _check_certificate(settings)
     _begin_log(settings.log_level)
     data = Path(settings.data)
     data.mkdir(parents=True, exist_ok=True)
     _warm()
     house = House(data, settings.limits())
     try:
+        for name, why in house.damaged.items():
+            _log.error("a collection could not be opened", extra={"facts": {"collection": name, "why": why}})
         if settings.no_auth:
             _log.warning("no tokens are asked for: whoever can reach this machine's loopback may write and erase")
         _serve(house, settings)
@@ -50,6 +54,18 @@ def _refuse_without_tokens(settings: Settings) -> None:
             f"The service must have a token to listen{where}; '{settings.data}' has none. Run: armillary token create "
             f"NAME --scope admin --data {settings.data}{way_out}."
         )
+
+
+def _check_certificate(settings: Settings) -> None:
+    if not settings.certfile:
+        return
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(settings.certfile, settings.keyfile or None)
+    except OSError as error:  # ssl.SSLError is one
+        raise ParameterError(
+            f"`certfile` and `keyfile` must be PEM files of a certificate and its key; '{settings.certfile}' and "
+            f"'{settings.keyfile}' cannot be used: {error.strerror or error}."
+        ) from None
 
 
 def _serve(house: House, settings: Settings) -> None:

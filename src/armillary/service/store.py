@@ -20,10 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from armillary.service.errors import ServiceError
+from armillary.service.errors import LaterVersionError, ServiceError
+from armillary.service.foreign import check_row
 from armillary.service.operations import META, THUMBNAIL, Event, Member, Operation
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE operations (
@@ -43,7 +44,14 @@ CREATE TABLE snapshots (
 CREATE TABLE backups (file TEXT PRIMARY KEY, at REAL NOT NULL, next_id INTEGER NOT NULL) WITHOUT ROWID;
 """
 # From each version to the next; version 0 is an empty file.
-_MIGRATIONS = {0: _TABLES}
+_MIGRATIONS = {
+    0: _TABLES,
+    # the history of an id read all events, 0.1 s of half a million, and so did an erasure
+    1: """
+CREATE INDEX events_of_others ON events (other);
+CREATE INDEX events_of_splits ON events (id, other) WHERE kind = 'split';
+""",
+}
 TABLES = ("facts", "operations", "answers", "events", "members", "meta", "thumbnails", "snapshots")
 LogError = sqlite3.Error  # for rooms that do not know SQLite
 _KEPT_SECONDS, _KEPT_KEYS = 7 * 86_400.0, 1_000_000
@@ -53,6 +61,7 @@ _ROW_BYTES = 1024  # of an operation beside its vectors, with what followed
 _MOST_SOUGHT = 20  # ids in one query
 _MOST_DROPPED = 256  # operations in one quiet commit
 _PATIENCE = 30.0  # seconds
+_OF_KEY = "SELECT seq, digest, status, body FROM answers WHERE key = ?"
 
 
 class Entry(NamedTuple):
@@ -91,7 +100,7 @@ class Snapshot(NamedTuple):
     seq: int
     file: str
     digest: str
-    state: dict[str, Any]
+    state: str  # as JSON, which is read at a start alone
 
 
 class Store:
@@ -293,7 +302,7 @@ class Store:
     def snapshot(self) -> Snapshot | None:
         """The newest."""
         found = self._read("SELECT seq, file, digest, state FROM snapshots ORDER BY seq DESC LIMIT 1")
-        return _snapshot(*found[0]) if found else None
+        return Snapshot(*found[0]) if found else None
 
     def entries(self, after: int) -> Iterator[Entry]:
         """The operations after a place, in their order."""
@@ -317,7 +326,12 @@ class Store:
 
     def answered(self, key: str) -> Answered | None:
         """What a key was answered; without a status where that is not written yet."""
-        found = self._read("SELECT seq, digest, status, body FROM answers WHERE key = ?", key)
+        found = self._read(_OF_KEY, key)
+        return Answered(*found[0]) if found else None
+
+    def answered_here(self, key: str) -> Answered | None:
+        """The same for the thread that writes, which waits for no reader of something long."""
+        found = self._writing.execute(_OF_KEY, (key,)).fetchall()
         return Answered(*found[0]) if found else None
 
     def events(self, since: int, most: int) -> list[Event]:
@@ -367,9 +381,10 @@ class Store:
         found = self._read("SELECT image FROM thumbnails WHERE id = ?", number)
         return found[0][0] if found else None
 
-    def ids_with_thumbnails(self) -> set[int]:
-        """All that have one."""
-        return {number for (number,) in self._read("SELECT id FROM thumbnails")}
+    def with_thumbnails(self, ids: Sequence[int]) -> set[int]:
+        """Those of some ids that have one; a look at all of them would read every image."""
+        marks = ",".join("?" * len(ids))
+        return {number for (number,) in self._read(f"SELECT id FROM thumbnails WHERE id IN ({marks})", *ids)}
 
     def member_nodes(self) -> list[int]:
         """The numbers of sub-clusters that kept vectors came to."""
@@ -381,6 +396,10 @@ class Store:
         for row in rows:
             found += self._read("SELECT number, node, dtype, vector FROM members WHERE number = ?", row)
         return found
+
+    def member_forms(self) -> list[tuple[str, int]]:
+        """Dtypes and numbers of bytes of kept vectors."""
+        return self._read("SELECT DISTINCT dtype, length(vector) FROM members")
 
     def members_in(self, nodes: Sequence[int], most: int) -> list[tuple[int, int]]:
         """Numbers and sub-clusters of kept vectors in some sub-clusters."""
@@ -401,7 +420,7 @@ class Store:
         except BaseException:
             connection.close()
             raise
-        return Seen(connection, _snapshot(*found[0]) if found else None)
+        return Seen(connection, Snapshot(*found[0]) if found else None)
 
     def n_bytes(self) -> int:
         """What the file takes with its write-ahead log."""
@@ -432,10 +451,6 @@ class Seen:
 # ------------------------------------------------------------------------------------------------------- pieces
 
 
-def _snapshot(seq: int, file: str, digest: str, state: str) -> Snapshot:
-    return Snapshot(seq, file, digest, json.loads(state))
-
-
 def _connected(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
     try:
@@ -456,7 +471,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     except sqlite3.DatabaseError as error:
         raise ServiceError(500, f"'{path}' must be the log of a collection; it is not: {error}.") from error
     if version > SCHEMA_VERSION:
-        raise ServiceError(
+        raise LaterVersionError(
             500,
             f"'{path}' must have a schema version up to {SCHEMA_VERSION}; it has {version}, of a later release. "
             "Upgrade: pip install --upgrade armillary.",
@@ -510,7 +525,7 @@ def _put_snapshot(connection: sqlite3.Connection, snapshot: Snapshot, *, drops_l
     connection.execute("DELETE FROM snapshots")
     connection.execute(
         "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)",
-        (snapshot.seq, time.time(), snapshot.file, snapshot.digest, json.dumps(snapshot.state)),
+        (snapshot.seq, time.time(), snapshot.file, snapshot.digest, snapshot.state),
     )
     if drops_log:
         connection.execute("DELETE FROM operations WHERE seq <= ?", (snapshot.seq,))
@@ -571,7 +586,14 @@ def _without_ids(name: str, value: Any, gone: set[int]) -> Any:
 def _refused(error: sqlite3.Error) -> ServiceError:
     if any(word in str(error).lower() for word in _FULL):
         return ServiceError(507, f"The disk takes no more: {error}. Make room; what was acknowledged is safe.")
-    return ServiceError(500, f"The store refused to write: {error}. Look at the disk and its permissions.")
+    return ServiceError(503, f"The store refused to write: {error}. Look at the disk and its permissions.")
+
+
+def refusal_of(error: OSError) -> ServiceError:
+    """What is said of a file that could not be read or written; its place is nobody's business."""
+    if is_full(error):
+        return ServiceError(507, f"The disk takes no more: {error.strerror}. Make room; what was acknowledged is safe.")
+    return ServiceError(503, f"The disk refused: {error.strerror}. Look at it and at its permissions.")
 
 
 def is_full(error: OSError) -> bool:
@@ -591,7 +613,7 @@ def copied_rows(source: Path, target: Path) -> None:
         connection.execute("PRAGMA cell_size_check = ON")
         kinds = dict(connection.execute("SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')"))
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version != SCHEMA_VERSION or any(kinds.get(table) != "table" for table in TABLES):
+        if not 1 <= version <= SCHEMA_VERSION or any(kinds.get(table) != "table" for table in TABLES):
             raise ServiceError(422, "The log must be one that export wrote; its tables are others. Export again.")
         _copy_tables(connection, target)
     except sqlite3.Error as error:
@@ -610,7 +632,7 @@ def _copy_tables(source: sqlite3.Connection, target: Path) -> None:
             columns = [line[1] for line in writing.execute(f"PRAGMA table_info({table})")]
             marks = ",".join("?" * len(columns))
             names = ",".join(f'"{column}"' for column in columns)
-            rows = source.execute(f"SELECT {names} FROM {table}")
+            rows = (check_row(table, columns, row) for row in source.execute(f"SELECT {names} FROM {table}"))
             writing.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)
         writing.execute("COMMIT")
     finally:

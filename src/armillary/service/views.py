@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from armillary._typing import Float64Array
+from armillary.models.links.links import parts_of
+from armillary.models.turns import snapshot
 from armillary.service.collection import Collection
 from armillary.service.identities import Identities, Int64Array, spread
 from armillary.service.operations import Event, Rows
@@ -84,7 +86,7 @@ def identities(
     if find:
         places = places[np.isin(ids[places], _found(find, names))]
     shown = (places[::-1] if newest else places)[:limit]
-    images = collection.store.ids_with_thumbnails()
+    images = collection.store.with_thumbnails(ids[shown].tolist())
     lines = [
         {
             "id": number,
@@ -116,7 +118,7 @@ def identity(collection: Collection, number: int) -> dict[str, Any]:
         "known_as": past[:1000],
         "name": state.names.get(now),
         "meta": {str(key): value for key, value in collection.store.metas(past[:500]).items()},
-        "has_thumbnail": bool(collection.store.ids_with_thumbnails() & set(past)),
+        "has_thumbnail": bool(collection.store.with_thumbnails(past[:500])),
         "history": [_told(event, state) for event in _history(collection, past[:500])],
     }
     if now >= 0 and state.is_links:
@@ -137,11 +139,9 @@ def _told(event: Event, state: Identities) -> dict[str, Any]:
 
 
 def _figure(collection: Collection, now: int) -> dict[str, Any]:
-    model = collection.identities.model
-    is_own = model.subcluster_ids_ == now
-    total, weight = model.resultants_[is_own].sum(axis=0), float(model.counts_[is_own].sum())
+    numbers, counts, sums = parts_of(collection.identities.model, now)
+    total, weight = sums.sum(axis=0), float(counts.sum())
     length = float(np.linalg.norm(total))
-    numbers = model.subclusters_of(now)
     kept = _kept(collection, now) if collection.identities.store_members else []
     return {
         "vectors": weight,
@@ -178,8 +178,9 @@ def alternatives(collection: Collection, rows: Rows, k: int) -> list[list[dict[s
         return [[] for _ in rows]
     if state.is_links:
         return [[one._asdict() for one in state.model.alternatives(row.astype(np.float64), k)] for row in rows]
-    ids = state.ids_now()
-    cosines = np.asarray(state.model.transform(rows)) if hasattr(state.model, "transform") else np.empty((len(rows), 0))
+    model = snapshot(state.model)  # ids and cosines of one step
+    ids = Identities(model).ids_now()
+    cosines = np.asarray(model.transform(rows)) if hasattr(model, "transform") else np.empty((len(rows), 0))
     order = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
     return [
         [{"id": int(ids[place]), "cosine": float(cosines[row, place])} for place in places]
@@ -212,7 +213,8 @@ def _centres(state: Identities, ids: Int64Array, chosen: Int64Array) -> Float64A
     if not state.is_links:
         centres = np.asarray(getattr(state.model, "cluster_centers_", ()))
         return centres[chosen] if len(centres) == len(ids) else None  # else a step came between the two
-    owners, sums = state.model.subcluster_ids_, state.model.resultants_
+    # owners change in place: the second look at them must be at what the first one saw
+    owners, sums = state.model.subcluster_ids_.copy(), state.model.resultants_
     n_known = min(len(owners), len(sums))  # a vector may come between the two
     own = np.flatnonzero(np.isin(owners[:n_known], ids[chosen]))
     centres = np.zeros((len(chosen), sums.shape[1]))

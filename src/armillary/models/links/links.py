@@ -1526,6 +1526,13 @@ def kept_apart_from(model: Links, cluster: int) -> list[int]:
     return sorted(set(sides[np.flatnonzero(sides == cluster) ^ 1].tolist()))
 
 
+def parts_of(model: Links, cluster: int) -> tuple[Int64Array, Float64Array, Float64Array]:
+    """Numbers (m,), weights (m,) and sums (m, D) of the sub-clusters of an id at one moment; none if it is no more."""
+    with model._turns.lock:
+        own = np.flatnonzero(model.subcluster_ids_ == cluster)
+        return model._subcluster_numbers[own], model.counts_[own], model.resultants_[own]
+
+
 def nodes_now(model: Links, nodes: Int64Array) -> Int64Array:
     """The numbers by which sub-clusters (n,) go now; -1 for those that are no more."""
     with model._turns.lock:

@@ -3,8 +3,10 @@
 const COLORS = ["#0e56ab", "#e9904a", "#6fd6a6", "#972d5e", "#13a2e3", "#eccb36", "#7c6ac6", "#4d8a44", "#c96390",
   "#816d1e", "#a594ee", "#8d4fb4"];
 const byId = (name) => document.getElementById(name);
+const DRAGGED = "application/x-armillary-id";
 const MOST_ROWS = 1000; // lines of ids; `find` reaches the others
-const chosen = { collection: "", id: null, since: 0, counted: 0, rows: new Map(), count: 0, turn: 0 };
+// `turn` counts collections that were opened and `opened` ids: an answer of an earlier one is not shown
+const chosen = { collection: "", id: null, since: 0, counted: 0, rows: new Map(), count: 0, turn: 0, opened: 0 };
 let token = sessionStorage.getItem("armillary-token") || "";
 let map = { ids: [], points: [], vectors: [], names: [] };
 let view = { yaw: 0.6, pitch: 0.35 };
@@ -40,9 +42,11 @@ const tried = (work) => async (...given) => {
 // --------------------------------------------------------------------------------------------------------- begin
 
 async function begin() {
-  const { collections } = await ask("GET", "/collections");
+  const { collections, unopened } = await ask("GET", "/collections");
   byId("login").hidden = true;
-  byId("empty").hidden = collections.length > 0;
+  byId("unopened").hidden = unopened.length === 0;
+  byId("unopened").textContent = `Could not be opened, look into the log of the server: ${unopened.join(", ")}.`;
+  byId("empty").hidden = collections.length + unopened.length > 0;
   byId("main").hidden = collections.length === 0;
   const list = byId("collection");
   const before = chosen.collection || new URLSearchParams(location.hash.slice(1)).get("collection");
@@ -68,6 +72,8 @@ async function open(name) {
   chosen.collection = name;
   chosen.id = null;
   chosen.turn += 1;
+  chosen.opened += 1;
+  if (byId("sure").open) byId("sure").close("no");
   location.hash = new URLSearchParams({ collection: name }).toString();
   chosen.rows.clear();
   byId("find").value = "";
@@ -77,10 +83,12 @@ async function open(name) {
   byId("one-hint").hidden = false;
   byId("one-title").textContent = "No id chosen";
   last = null;
+  const turn = chosen.turn;
   await Promise.all([refresh(), readIds(), readMap()]);
   const details = await ask("GET", here());
+  if (turn !== chosen.turn) return;
   chosen.since = Math.max(0, details.event - 100);
-  watch(chosen.turn);
+  watch(turn);
 }
 
 // -------------------------------------------------------------------------------------------------------- events
@@ -128,6 +136,8 @@ function tell(isLive) {
 }
 
 function hear(event) {
+  // fewer events than were told already: the collection was deleted, and made anew under its name
+  if (event.since !== undefined && event.since < chosen.since) { tried(open)(chosen.collection); return; }
   if (!event.number || event.number <= chosen.since) return;
   chosen.since = event.number;
   const isNew = event.number > chosen.counted; // the last hundred are told again to whoever opens the page
@@ -191,10 +201,10 @@ function idLink(number) {
 // ----------------------------------------------------------------------------------------------------- list of ids
 
 async function readIds() {
-  const wanted = byId("find").value.trim();
+  const [wanted, turn] = [byId("find").value.trim(), chosen.turn];
   const query = new URLSearchParams({ newest: true, limit: MOST_ROWS, ...(wanted ? { find: wanted } : {}) });
   const { ids, of, next_id: next } = await ask("GET", here(`/ids?${query}`));
-  if (wanted !== byId("find").value.trim()) return;
+  if (wanted !== byId("find").value.trim() || turn !== chosen.turn) return;
   const known = new Set(ids.map((one) => one.id));
   // those that came after the answer was made are told by events
   for (const number of [...chosen.rows.keys()]) if (!known.has(number) && (number < next || wanted)) drop(number);
@@ -254,14 +264,19 @@ function makeRow(number) {
   count.className = "count";
   button.append(dot, who, count);
   button.addEventListener("click", tried(() => openId(number)));
-  button.addEventListener("dragstart", (event) => event.dataTransfer.setData("text/plain", String(number)));
-  line.addEventListener("dragover", (event) => { event.preventDefault(); line.classList.add("over"); });
+  // a type of our own: files and texts can be dropped too, and an empty text is the number 0
+  button.addEventListener("dragstart", (event) => event.dataTransfer.setData(DRAGGED, `${chosen.collection} ${number}`));
+  line.addEventListener("dragover", (event) => {
+    if (!event.dataTransfer.types.includes(DRAGGED)) return;
+    event.preventDefault();
+    line.classList.add("over");
+  });
   line.addEventListener("dragleave", () => line.classList.remove("over"));
   line.addEventListener("drop", tried(async (event) => {
     event.preventDefault();
     line.classList.remove("over");
-    const other = Number(event.dataTransfer.getData("text/plain"));
-    if (Number.isInteger(other) && other !== number) await merge(number, other);
+    const [collection, other] = event.dataTransfer.getData(DRAGGED).split(" ");
+    if (collection === chosen.collection && Number(other) !== number) await merge(number, Number(other));
   }));
   line.append(button);
   return { line, button, who, count, facts: {} };
@@ -282,7 +297,10 @@ function isFound(facts) {
 // ------------------------------------------------------------------------------------------------------------ an id
 
 async function openId(number, isQuiet = false) {
+  if (!isQuiet) chosen.opened += 1;
+  const opened = chosen.opened;
   const facts = await ask("GET", here(`/ids/${number}`));
+  if (opened !== chosen.opened) return;
   const now = facts.current;
   chosen.id = now >= 0 ? now : null;
   for (const [id, row] of chosen.rows) row.button.setAttribute("aria-pressed", String(id === now));
@@ -293,8 +311,8 @@ async function openId(number, isQuiet = false) {
   fill(facts);
   if (!isQuiet || document.activeElement !== byId("name")) byId("name").value = facts.name || "";
   byId("undo").disabled = corrections().length === 0;
-  await showImage(facts);
   draw();
+  await showImage(facts, opened);
 }
 
 function fill(facts) {
@@ -310,7 +328,22 @@ function fill(facts) {
     said.textContent = value;
     return [term, said];
   }));
-  byId("nearest").replaceChildren(...(facts.nearest || []).map((one) => {
+  fillNearest(facts);
+  byId("meta").textContent = Object.keys(facts.meta).length ? JSON.stringify(Object.values(facts.meta), null, 1) : "nothing";
+  byId("history").replaceChildren(...facts.history.slice().reverse().map((event) => {
+    const line = eventLine(event);
+    if (event.can_undo) line.append(" ", undoLink(event.operation));
+    return line;
+  }));
+}
+
+// Lines that a pointer or the keyboard is at stay as they are: a click must not meet another that came in between.
+function fillNearest(facts) {
+  const list = byId("nearest");
+  const isOfAnother = list.dataset.of !== `${chosen.turn} ${facts.current}`;
+  if (!isOfAnother && list.matches(":hover, :focus-within")) return;
+  list.dataset.of = `${chosen.turn} ${facts.current}`;
+  list.replaceChildren(...(facts.nearest || []).map((one) => {
     const line = document.createElement("li");
     const join = document.createElement("button");
     join.type = "button";
@@ -320,15 +353,9 @@ function fill(facts) {
     line.append(idLink(one.id), ` ${one.name || ""} cosine ${one.cosine.toFixed(3)} `, join);
     return line;
   }));
-  byId("meta").textContent = Object.keys(facts.meta).length ? JSON.stringify(Object.values(facts.meta), null, 1) : "nothing";
-  byId("history").replaceChildren(...facts.history.slice().reverse().map((event) => {
-    const line = eventLine(event);
-    if (event.can_undo) line.append(" ", undoLink(event.operation));
-    return line;
-  }));
 }
 
-async function showImage(facts) {
+async function showImage(facts, opened) {
   const image = byId("thumb");
   if (image.src.startsWith("blob:")) URL.revokeObjectURL(image.src);
   image.hidden = true;
@@ -336,6 +363,7 @@ async function showImage(facts) {
   for (const number of facts.known_as) {
     const headers = token ? { authorization: `Bearer ${token}` } : {};
     const answer = await fetch(`/v1${here(`/ids/${number}/thumbnail`)}`, { headers });
+    if (opened !== chosen.opened) return;
     if (!answer.ok) continue;
     image.src = URL.createObjectURL(await answer.blob());
     image.alt = facts.name || `id ${facts.current}`;
@@ -379,6 +407,7 @@ async function done(answer, sentence) {
 }
 
 async function merge(one, other) {
+  if (one === other) throw new Error(`#${one} is that id already. Merge it with another.`);
   const answer = await ask("POST", here("/merge"), { one, other });
   await done(answer, `#${other} and #${one} are one now: #${answer.id}. Undo takes it back.`);
   await openId(answer.id);
@@ -406,14 +435,21 @@ byId("split").addEventListener("click", tried(async () => {
 
 byId("undo").addEventListener("click", tried(() => undo(corrections().at(-1))));
 
+// What is asked about is what is erased, whatever became of the page while the question stood.
 byId("forget").addEventListener("click", () => {
-  byId("sure-text").textContent = `Forget #${chosen.id} for good? Vectors, name and attachments are erased; this cannot be undone.`;
-  byId("sure").showModal();
+  const sure = byId("sure");
+  sure.asked = { id: chosen.id, path: here(), title: byId("one-title").textContent };
+  byId("sure-text").textContent = `Forget ${sure.asked.title} for good? Vectors, name and attachments are erased; this cannot be undone.`;
+  sure.returnValue = "no";
+  sure.showModal();
 });
 
 byId("sure").addEventListener("close", tried(async () => {
   if (byId("sure").returnValue !== "yes") return;
-  const answer = await ask("POST", here("/forget"), { id: chosen.id });
+  const { id, path } = byId("sure").asked;
+  const { current } = await ask("GET", `${path}/ids/${id}/current`);
+  if (current !== id) throw new Error(current < 0 ? `#${id} was forgotten meanwhile.` : `#${id} went into #${current} meanwhile. Nobody was forgotten: look at #${current} first.`);
+  const answer = await ask("POST", `${path}/forget`, { id });
   const held = answer.backups_still_holding || [];
   await done({}, held.length ? `Forgotten. Backups that still hold it: ${held.join(", ")}.` : "Forgotten.");
   await openId(answer.id);
@@ -422,7 +458,9 @@ byId("sure").addEventListener("close", tried(async () => {
 // -------------------------------------------------------------------------------------------------------- numbers
 
 async function refresh() {
+  const turn = chosen.turn;
   const details = await ask("GET", here());
+  if (turn !== chosen.turn) return;
   chosen.count = details.ids;
   chosen.counted = details.event;
   count(0);
@@ -445,7 +483,10 @@ setInterval(() => { if (!byId("main").hidden) readCollections().catch(() => {});
 // ------------------------------------------------------------------------------------------------------------ map
 
 async function readMap() {
-  map = await ask("GET", here("/map"));
+  const turn = chosen.turn;
+  const found = await ask("GET", here("/map"));
+  if (turn !== chosen.turn) return;
+  map = found;
   draw();
 }
 
