@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -168,6 +169,50 @@ def test_nobody_waits_for_a_pass_that_was_given_up(client, monkeypatch):
     assert time.monotonic() - start < 3.0
 
 
+def forget_all(client):
+    """What a scheduler does over a message of a client that it fails over."""
+    name = client.id
+
+    def release(dask_scheduler):
+        dask_scheduler.client_releases_keys(keys=[*dask_scheduler.tasks], client=name, stimulus_id="test")
+
+    client.run_on_scheduler(release)
+
+
+def test_a_task_that_the_scheduler_dropped_is_a_sentence(client, monkeypatch):
+    monkeypatch.setattr("armillary.engines.dask._answer", slow_answer)
+    monkeypatch.setattr("armillary.engines.dask._LOOK", 0.3)
+    station = DaskStation(client, sorted(client.nthreads())[0], None)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(station.ask, NOTHING)
+        time.sleep(0.2)
+        forget_all(client)
+        with pytest.raises(WorkersLostError, match="scheduler of Dask must keep the tasks of a fit; it has dropped"):
+            waiting.result(timeout=10.0)
+    station.close()
+
+
+def test_nobody_waits_for_ever_where_no_worker_works(client, monkeypatch):
+    """As where a worker looks at itself for data that it has no more."""
+    monkeypatch.setattr("armillary.engines.dask._LOOK", 0.2)
+    monkeypatch.setattr("armillary.engines.dask._IDLE", 2.0)
+    never = client.submit(np.ones, 3, resources={"nowhere": 1}, key="never")
+    station = DaskStation(client, sorted(client.nthreads())[0], never)
+    with pytest.raises(WorkersLostError, match="Workers of Dask must get on with a fit; for 2 seconds none did"):
+        station.ask(NOTHING)
+    station.close()
+
+
+def test_a_slow_pass_is_waited_for(client, monkeypatch):
+    monkeypatch.setattr("armillary.engines.dask._answer", slow_answer)
+    monkeypatch.setattr("armillary.engines.dask._LOOK", 0.2)
+    monkeypatch.setattr("armillary.engines.dask._IDLE", 2.5)
+    station = DaskStation(client, sorted(client.nthreads())[0], None)
+    with pytest.raises(TypeError, match="NoneType"):  # the answer, after four seconds, is no answer of a desk
+        station.ask(NOTHING)
+    station.close()
+
+
 class KillDaskWorker:
     """Kill a worker at the second step."""
 
@@ -183,10 +228,13 @@ class KillDaskWorker:
 @pytest.mark.slow
 @pytest.mark.parametrize("n_workers", NUMBERS)
 def test_dask_workers_of_which_one_is_killed(n_workers, dask_array, rows, files, tmp_path, monkeypatch):  # noqa: F811
+    import dask
     import distributed
 
     shuffled_arrival(monkeypatch, n_workers)
     with (
+        # a cluster gives up workers that are not back in 15 seconds, also where they were back and are killed once more
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
         distributed.LocalCluster(
             n_workers=n_workers, threads_per_worker=1, dashboard_address=LOOPBACK, host="127.0.0.1"
         ) as cluster,
@@ -200,7 +248,32 @@ def test_dask_workers_of_which_one_is_killed(n_workers, dask_array, rows, files,
                 assert killer.is_done
                 assert file_of(model, tmp_path) == files[name]
                 assert engine("dask").traffic.n_lost > 0
-                client.wait_for_workers(n_workers)
+                client.wait_for_workers(n_workers, timeout=120)
+
+
+def test_a_fit_goes_on_at_a_worker_that_came_when_there_was_none(dask_array, rows, tmp_path):  # noqa: F811
+    import distributed
+
+    few = rows[::8]
+
+    def started():
+        return distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=LOOPBACK, protocol="inproc"
+        )
+
+    def lose_all(event):
+        if event.kind == "step" and event.step == 2:
+            cluster.workers[0].data.clear()  # as the end of a process does
+            cluster.sync(cluster.workers[0].close)
+            threading.Timer(1.0, cluster.scale, [2]).start()  # when the next pass waits already
+
+    for X in (
+        dask_array.from_array(few, chunks=(500, 48)),
+        open_rows(shards(few, [500], tmp_path / "a"), n_workers="dask"),
+    ):
+        with started() as cluster, distributed.Client(cluster):
+            model = SphericalKMeans(5, init=few[:5], max_iter=4, tol=0.0, random_state=0, callbacks=lose_all).fit(X)
+        assert file_of(model, tmp_path) == file_of(fit_here(few), tmp_path)
 
 
 def test_a_lost_scheduler_leaves_a_checkpoint(dask_array, rows, tmp_path):  # noqa: F811

@@ -5,7 +5,8 @@ The rows of a part are a future of Dask, cut where lanes end, and every message 
 its data: so tasks go where the rows lie. The desk with what lies beside them (`desk.py`) is a future of Dask too: it
 goes when nobody waits for it any more, whether the fit ended, failed or lost its client. Where a worker is lost, Dask
 makes the rows anew elsewhere and sends the task there; that desk says that it is new, and is told the history of the
-part.
+part. Parts are sent to a worker each, by name, and are free to go anywhere once they are there: what is bound to a worker
+that is gone may go elsewhere, but not to one that came while there was none (distributed 2026.8).
 
 The client is the present one (`distributed.Client`). Where there is none, one worker within this process serves for the
 length of a call; the status pages that Dask always has are then on loopback.
@@ -13,6 +14,7 @@ length of a call; the status pages that Dask always has are then on loopback.
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -29,6 +31,9 @@ from armillary.engines.executors import Station, StationLostError, WorkersLostEr
 from armillary.exceptions import InputError, InputTypeError, MissingExtraError
 
 _LOOK = 2.0  # seconds between two looks at whether there is a scheduler
+_IDLE = 120.0  # seconds in which no worker works at all, and what is waited for is given up
+# What Dask calls tasks that get on, or that keep a thread though nobody wants them any more.
+_WORKING = ("executing", "long-running", "flight", "fetch", "resumed", "cancelled")
 _LOOPBACK = "127.0.0.1:0"  # None would be a port of every interface
 
 
@@ -69,15 +74,15 @@ class DaskWorkers:
 
     def __init__(self, client: Any, addresses: Sequence[str]) -> None:
         self.client, self.addresses = client, addresses
-        self.rows: list[Any] = []  # futures of the rows of each part, where they lie at the workers
+        # of each part, futures of its rows, where they lie at the workers, and the tasks that they come of
+        self.rows: list[tuple[Any, Sequence[Any]]] = []
 
     @contextmanager
     def stations(self, n_parts: int) -> Iterator[Sequence[Station]]:
         """See `executors.Executor`."""
-        rows = self.rows or [None] * n_parts
         stations = [
-            DaskStation(self.client, self.addresses[number % len(self.addresses)], own)
-            for number, own in enumerate(rows)
+            DaskStation(self.client, self.addresses[number % len(self.addresses)], *own)
+            for number, own in enumerate(self.rows or [(None, ())] * n_parts)
         ]
         try:
             yield stations
@@ -92,18 +97,20 @@ class DaskWorkers:
 class DaskStation:
     """A part at a worker of Dask."""
 
-    def __init__(self, client: Any, address: str, rows: Any) -> None:
-        self._client, self.address, self._rows = client, address, rows
+    def __init__(self, client: Any, address: str, rows: Any, tasks: Sequence[Any] = ()) -> None:
+        self._client, self._rows = client, rows
         self._asked: Any = None  # what is being answered
         self._is_closed = False
-        self._desk = self._submitted(Desk)
+        self._desk = self._submitted(Desk, workers=[address], allow_other_workers=True)
+        self._bound = [*tasks, self._desk.key]  # tasks that were sent to a worker by its name
 
     def ask(self, message: bytes) -> bytes:
         """The desk's answer, wherever the desk is now."""
         self._check()
         self._asked = future = self._submitted(_answer, self._desk, message, self._rows)
         try:
-            self.address, answer = self._awaited(future)
+            answer = self._awaited(future)
+            self._unbind()
         except self._losses() as error:
             self._check()
             raise StationLostError(f"a worker of Dask went away: {error}") from error
@@ -113,12 +120,14 @@ class DaskStation:
         return bytes(answer)
 
     def _awaited(self, future: Any) -> Any:
-        """What a task comes to; a client that lost its scheduler, or its data, would wait for it for ever."""
+        """What a task comes to; where scheduler, data or task are gone, a client would wait for it for ever."""
+        watch = _Watch(self._client, future)
         while True:
             try:
                 return future.result(timeout=_LOOK)
             except TimeoutError:
                 self._check()
+                watch.look()
 
     def _check(self) -> None:
         if self._is_closed:
@@ -137,16 +146,16 @@ class DaskStation:
                 "worker: keep the futures, or read the rows from files."
             )
 
-    def _submitted(self, function: Any, *arguments: Any) -> Any:
-        # the worker that has the desk, or another where that is gone
-        return self._client.submit(
-            function,
-            *arguments,
-            key=f"armillary-{uuid4().hex}",
-            workers=[self.address],
-            allow_other_workers=True,
-            pure=False,
-        )
+    def _unbind(self) -> None:
+        """Let Dask make anew what was sent to a worker wherever it likes."""
+        if self._bound:
+            known = self._client.sync(self._client.scheduler.get_task_status, keys=self._bound)
+            free: dict[Any, list[str]] = {key: [] for key, state in known.items() if state is not None}
+            self._client.sync(self._client.scheduler.set_restrictions, worker=free)
+            self._bound = []
+
+    def _submitted(self, function: Any, *arguments: Any, **where: Any) -> Any:
+        return self._client.submit(function, *arguments, key=f"armillary-{uuid4().hex}", pure=False, **where)
 
     @staticmethod
     def _losses() -> tuple[type[BaseException], ...]:
@@ -166,9 +175,67 @@ class DaskStation:
         self._desk.release()
 
 
-def _answer(desk: Desk, message: bytes, rows: Any) -> tuple[str, bytes]:
-    """At a worker: the answer of a desk, and where it is."""
-    return _distributed().get_worker().address, desk.answer(message, lambda: rows)
+class _Watch:
+    """Whether a task that is waited for can still come to something; Dask keeps silent where it cannot.
+
+    A scheduler that fails over a message of a client drops all that this client asked for, and the client, connected
+    once more, does not learn of it (`stimulus_cancel` of data that tasks wait for, distributed 2026.8). And data that is
+    freed and scattered again under one key can go after it came: its worker then looks for it at itself.
+    """
+
+    def __init__(self, client: Any, future: Any) -> None:
+        self._client, self._future = client, future
+        self._was_unknown = False
+        self._since = time.monotonic()  # nobody has worked
+        self._first: dict[str, float] = {}  # when each worker was heard of then, by the clock of the scheduler
+
+    def look(self) -> None:
+        """An error where nobody knows of the task, or nobody works."""
+        if self._client.status != "running":
+            return
+        try:
+            known = self._client.sync(self._client.scheduler.get_task_status, keys=[self._future.key])
+            workers = self._client.sync(self._client.scheduler.identity)["workers"]
+        except (OSError, TimeoutError):
+            return  # the scheduler goes away: the next check says so
+        self._look_at_the_task(known[self._future.key])
+        self._look_at_workers(workers)
+
+    def _look_at_the_task(self, state: str | None) -> None:
+        is_unknown = state is None and self._future.status == "pending"
+        if is_unknown and self._was_unknown:  # twice: between two messages it may be so
+            raise WorkersLostError(
+                "The scheduler of Dask must keep the tasks of a fit; it has dropped those of this client, as it does "
+                "where data is cancelled that tasks wait for. Keep the data until the fit ends, and start the same fit "
+                "once more: with an armillary.persistence.Checkpoint among its callbacks it goes on."
+            )
+        self._was_unknown = is_unknown
+
+    def _look_at_workers(self, workers: dict[str, Any]) -> None:
+        heard = {address: worker["last_seen"] for address, worker in workers.items()}
+        if not workers or heard.keys() != self._first.keys() or any(map(_may_work, workers.values())):
+            self._since, self._first = time.monotonic(), heard
+        if time.monotonic() - self._since < _IDLE:
+            return
+        # one that holds its interpreter is not heard of, and may work
+        if min(heard[address] - first for address, first in self._first.items()) < _IDLE / 2:
+            return
+        raise WorkersLostError(
+            f"Workers of Dask must get on with a fit; for {_IDLE:g} seconds none did, and a part is waited for. Its data "
+            "may have been freed and scattered again under one key (scatter it with hash=False, or keep the futures), "
+            "or no worker may take it. Start the same fit once more: with an armillary.persistence.Checkpoint among "
+            "its callbacks it goes on."
+        )
+
+
+def _may_work(worker: dict[str, Any]) -> bool:
+    counts = worker["metrics"].get("task_counts", {})
+    return worker["status"] != "running" or any(counts.get(state, 0) for state in _WORKING)
+
+
+def _answer(desk: Desk, message: bytes, rows: Any) -> bytes:
+    """At a worker: the answer of a desk."""
+    return desk.answer(message, lambda: rows)
 
 
 @contextmanager
@@ -225,11 +292,12 @@ class DaskEngine(DealtEngine):
     def rows_of(self, points: DealtPoints, spans: Sequence[tuple[int, int]], executor: Any) -> Sequence[None]:
         """None: the rows of each part are cut at the workers, and lie there."""
         sizes = tuple(last - first for first, last in spans)
-        blocks = points.rows.rechunk({0: sizes, 1: -1}).to_delayed().ravel().tolist()
-        executor.rows = [
-            executor.client.compute(block, workers=[address], allow_other_workers=True)
-            for block, address in zip(blocks, cycle(executor.addresses), strict=False)
-        ]
+        import dask
+
+        blocks = dask.optimize(*points.rows.rechunk({0: sizes, 1: -1}).to_delayed().ravel().tolist())
+        for block, address in zip(blocks, cycle(executor.addresses), strict=False):
+            found = executor.client.compute(block, workers=[address], allow_other_workers=True, optimize_graph=False)
+            executor.rows.append((found, [*block.__dask_graph__()]))
         return [None] * len(spans)
 
 
