@@ -5,8 +5,8 @@ The rows of a part are a future of Dask, cut where lanes end, and every message 
 its data: so tasks go where the rows lie. The desk with what lies beside them (`desk.py`) is a future of Dask too: it
 goes when nobody waits for it any more, whether the fit ended, failed or lost its client. Where a worker is lost, Dask
 makes the rows anew elsewhere and sends the task there; that desk says that it is new, and is told the history of the
-part. Parts are sent to a worker each, by name, and are free to go anywhere once they are there: what is bound to a worker
-that is gone may go elsewhere, but not to one that came while there was none (distributed 2026.8).
+part. Parts are sent to a worker each, by name, and are free to go anywhere once they are there: what is bound to a
+worker that is gone may go elsewhere, but not to one that came when there was none (distributed 2026.8).
 
 The client is the present one (`distributed.Client`). Where there is none, one worker within this process serves for the
 length of a call; the status pages that Dask always has are then on loopback.
@@ -179,8 +179,8 @@ class _Watch:
     """Whether a task that is waited for can still come to something; Dask keeps silent where it cannot.
 
     A scheduler that fails over a message of a client drops all that this client asked for, and the client, connected
-    once more, does not learn of it (`stimulus_cancel` of data that tasks wait for, distributed 2026.8). And data that is
-    freed and scattered again under one key can go after it came: its worker then looks for it at itself.
+    once more, does not learn of it (`stimulus_cancel` of data that tasks wait for, distributed 2026.8). And data that
+    is freed and scattered again under one key can go after it came: its worker then looks for it at itself.
     """
 
     def __init__(self, client: Any, future: Any) -> None:
@@ -221,10 +221,10 @@ class _Watch:
         if min(heard[address] - first for address, first in self._first.items()) < _IDLE / 2:
             return
         raise WorkersLostError(
-            f"Workers of Dask must get on with a fit; for {_IDLE:g} seconds none did, and a part is waited for. Its data "
-            "may have been freed and scattered again under one key (scatter it with hash=False, or keep the futures), "
-            "or no worker may take it. Start the same fit once more: with an armillary.persistence.Checkpoint among "
-            "its callbacks it goes on."
+            f"Workers of Dask must get on with a fit; for {_IDLE:g} seconds none did, and a part is waited for. Its "
+            "data may have been freed and scattered again under one key (scatter it with hash=False, or keep the "
+            "futures), or no worker may take it. Start the same fit once more: with an "
+            "armillary.persistence.Checkpoint among its callbacks it goes on."
         )
 
 
