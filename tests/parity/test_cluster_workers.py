@@ -13,7 +13,7 @@ import pytest
 from tests.laws.lossy_workers import shuffled_arrival
 from tests.parity.test_workers import CUTS, MODELS, N_ROWS, NUMBERS, design, file_of, files, rows, shards  # noqa: F401
 
-from armillary import SphericalKMeans, VonMisesFisherMixture, open_rows
+from armillary import AutoClusterer, SphericalKMeans, VonMisesFisherMixture, open_rows
 from armillary.engines.dask import DaskStation
 from armillary.engines.desk import NOTHING
 from armillary.engines.executors import WorkersLostError
@@ -88,6 +88,44 @@ def test_dask_frames_with_lists_and_with_numbers(client, rows, tmp_path):  # noq
             SphericalKMeans(2).fit(frame[["text"]])
         numbers = dd.from_pandas(pd.DataFrame(few), npartitions=3)
         np.testing.assert_array_equal(model.predict(numbers), model.labels_)
+
+
+def test_cells_of_dask_frames_that_are_no_vectors_are_named(client, rows):  # noqa: F811
+    import dask
+    import dask.dataframe as dd
+    import pandas as pd
+
+    few = list(rows[:60])
+    with dask.config.set({"dataframe.convert-string": False}):
+        ragged = dd.from_pandas(pd.DataFrame({"v": [*few, few[0][:7]]}), npartitions=2)
+        with pytest.raises(
+            InputError, match="A partition of X of SphericalKMeans must have vectors of one length; row"
+        ):
+            SphericalKMeans(2).fit(ragged)
+        for empty, row in ((0, "Row 0 of X contains NaN"), (60, "Row 60 of X contains NaN")):
+            cells = few.copy()
+            cells.insert(empty, None)
+            with pytest.raises(RowError, match=row):
+                SphericalKMeans(2).fit(dd.from_pandas(pd.DataFrame({"v": cells}), npartitions=3))
+        wider = dd.concat([dd.from_pandas(pd.DataFrame({"v": part}), npartitions=1) for part in (few, [few[0][:7]])])
+        with pytest.raises(InputError, match="must have rows of one width; got 7, 48"):
+            SphericalKMeans(2).fit(wider)
+        # whole numbers beside others, and a partition without rows
+        cells = [[1, 2, 3], [2, 1, 3], [0.5, 1.5, 2.5], [1.0, 0.0, 0.0]]
+        frame = dd.from_pandas(pd.DataFrame({"v": cells, "n": range(4)}), npartitions=2)
+        model = SphericalKMeans(2, init=np.eye(3)[:2]).fit(dd.concat([frame[frame["n"] > 9], frame])[["v"]])
+        np.testing.assert_array_equal(model.labels_, SphericalKMeans(2, init=np.eye(3)[:2]).fit(cells).labels_)
+
+
+def test_blocks_that_are_not_what_the_array_tells_of(client, dask_array, rows):  # noqa: F811
+    array = dask_array.from_array(rows[:3000], chunks=(1000, 48))
+    with pytest.raises(InputError, match=r"the rows that it tells of; a part of it has \d+ where it tells of \d+"):
+        SphericalKMeans(2).fit(array.map_blocks(lambda block: block[:3], dtype="f4", meta=rows[:0]))
+    masked = dask_array.ma.masked_where(dask_array.arange(3000, chunks=1000)[:, None] * np.ones(48) == 2500, array)
+    with pytest.raises(RowError, match="Row 2500 of X has masked entries"):
+        SphericalKMeans(2).fit(masked)
+    with pytest.raises(InputError, match=r"must be in memory, since models are compared .*; got rows at workers of"):
+        AutoClusterer().fit(array)
 
 
 def test_dask_works_on_files_and_on_weights(client, dask_array, rows, tmp_path):  # noqa: F811

@@ -29,6 +29,7 @@ from armillary.engines.dealt import Crew, DealtEngine, DealtPoints, checked_rows
 from armillary.engines.desk import NOTHING, Desk
 from armillary.engines.executors import Station, StationLostError, WorkersLostError
 from armillary.exceptions import InputError, InputTypeError, MissingExtraError
+from armillary.validation import as_matrix, is_vector_column
 
 _LOOK = 2.0  # seconds between two looks at whether there is a scheduler
 _IDLE = 120.0  # seconds in which no worker works at all, and what is waited for is given up
@@ -326,15 +327,17 @@ def _from_frame(frame: Any, who: str) -> Any:
 
     parts = [dask.delayed(_stacked)(part, who) for part in frame.to_delayed()]
     shapes = dask.compute(*[dask.delayed(_shape)(part) for part in parts])
-    widths = {shape[1:] for shape in shapes if shape[0]}
+    widths = sorted({shape[1] for shape in shapes if shape[0]})
     if len(widths) != 1:
         raise InputError(
-            f"X of {who} must have rows of one width and one dtype; got {sorted(map(str, widths)) or 'no rows'}. Check "
-            "the step that made them."
+            f"X of {who} must have rows of one width; got {', '.join(map(str, widths)) or 'no rows'}. Check the step "
+            "that made them."
         )
-    width, dtype = widths.pop()
+    dtype = np.result_type(*[shape[2] for shape in shapes if shape[0]])
     arrays = [
-        da.from_delayed(part, (shape[0], width), dtype) for part, shape in zip(parts, shapes, strict=True) if shape[0]
+        da.from_delayed(part, (shape[0], widths[0]), shape[2]).astype(dtype)
+        for part, shape in zip(parts, shapes, strict=True)
+        if shape[0]
     ]
     return da.concatenate(arrays)
 
@@ -348,7 +351,7 @@ def _stacked(part: Any, who: str) -> Any:
     columns = [part] if part.ndim == 1 else [part[name] for name in part.columns]
     lists = [column for column in columns if _has_lists(column)]
     if len(lists) == 1:
-        return _from_lists(lists[0])
+        return _from_cells(lists[0].to_numpy(), who)
     if not lists and columns and all(column.dtype.kind in "fiub" for column in columns):
         return np.column_stack([column.to_numpy() for column in columns])
     came = ", ".join(f"{column.name} ({column.dtype})" for column in columns)
@@ -359,13 +362,16 @@ def _stacked(part: Any, who: str) -> Any:
     )
 
 
+def _from_cells(cells: Any, who: str) -> Any:
+    """Rows of a column of lists, in the type that these have where that is a narrow one."""
+    if not len(cells):
+        return np.empty((0, 0))
+    rows = as_matrix(cells, who, what="A partition of X")
+    dtype = np.result_type(*{np.asarray(cell).dtype for cell in cells if np.ndim(cell)})
+    return rows.astype(dtype) if dtype.kind == "f" else rows
+
+
 def _has_lists(column: Any) -> bool:
     if str(column.dtype).startswith(("list", "fixed_size_list", "large_list")):
         return True
-    return column.dtype == object and all(isinstance(value, list | tuple | np.ndarray) for value in column.head(1))
-
-
-def _from_lists(column: Any) -> Any:
-    if not len(column):
-        return np.empty((0, 0))
-    return np.stack([np.asarray(value) for value in column])
+    return column.dtype == object and (not len(column) or is_vector_column(column))

@@ -67,10 +67,20 @@ class PartOpening:
         """Passes over the rows; those in memory are looked at here, those on disk by the first pass."""
         kernels = kernels_for("cpu")
         found = as_points(given() if self.rows is None else self.rows, self.who, gauge=kernels.gauge)
+        self._check_number(found.n_rows)
         points = replace(
             found, weights=self.weights, first_row=self.first_row, grid=self.q, own_lanes=self.lanes, engine="workers"
         )
         return Passes(points, kernels, stack.enter_context(Workers(thread_count(self.n_threads, self.who))))
+
+    def _check_number(self, n_rows: int) -> None:
+        told = self.lanes[-1][1]
+        if n_rows != told:
+            raise InputError(
+                f"X of {self.who} must have the rows that it tells of; a part of it has {n_rows} where it tells of "
+                f"{told}. A step that made it changed shapes without saying so: give that step its chunks, or make the "
+                "array again from what it comes to."
+            )
 
 
 class Crew(NamedTuple):
