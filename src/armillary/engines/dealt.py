@@ -47,7 +47,7 @@ class PartOpening:
 
     rows: StoredRows | None  # None: the rows lie at the worker
     first_row: int
-    lanes: tuple[tuple[int, int], ...]
+    lanes: tuple[tuple[int, int], ...] | None  # None: those of rows that are all there are
     weights: Float64Array | None
     q: int
     who: str
@@ -74,7 +74,7 @@ class PartOpening:
         return Passes(points, kernels, stack.enter_context(Workers(thread_count(self.n_threads, self.who))))
 
     def _check_number(self, n_rows: int) -> None:
-        told = self.lanes[-1][1]
+        told = n_rows if self.lanes is None else self.lanes[-1][1]
         if n_rows != told:
             raise InputError(
                 f"X of {self.who} must have the rows that it tells of; a part of it has {n_rows} where it tells of "
