@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from tests.laws.lossy_workers import shuffled_arrival
 from tests.parity.test_workers import CUTS, MODELS, N_ROWS, NUMBERS, design, file_of, files, rows, shards  # noqa: F401
 
 from armillary import AutoClusterer, SphericalKMeans, VonMisesFisherMixture, open_rows
-from armillary.engines.dask import DaskStation
+from armillary.engines.dask import DaskStation, _Watch
 from armillary.engines.desk import NOTHING
 from armillary.engines.executors import WorkersLostError
 from armillary.engines.ray import RayStation
@@ -228,6 +229,15 @@ def test_a_task_that_the_scheduler_dropped_is_a_sentence(client, monkeypatch):
         with pytest.raises(WorkersLostError, match="scheduler of Dask must keep the tasks of a fit; it has dropped"):
             waiting.result(timeout=10.0)
     station.close()
+
+
+def test_a_client_that_never_finds_its_scheduler_again_is_a_sentence(monkeypatch):
+    """As one is whose way back ended with an error."""
+    watch = _Watch(SimpleNamespace(status="connecting"), None)
+    watch.look()
+    monkeypatch.setattr("armillary.engines.dask._CONNECTING", 0.0)
+    with pytest.raises(WorkersLostError, match="The scheduler of Dask must stay for the length of a fit"):
+        watch.look()
 
 
 def test_nobody_waits_for_ever_where_no_worker_works(client, monkeypatch):

@@ -32,9 +32,14 @@ from armillary.exceptions import InputError, InputTypeError, MissingExtraError
 from armillary.validation import as_matrix, is_vector_column
 
 _LOOK = 2.0  # seconds between two looks at whether there is a scheduler
+_CONNECTING = 60.0  # seconds in which a client may find its scheduler again; Dask gives up after 30, or never
 _IDLE = 120.0  # seconds in which no worker works at all, and what is waited for is given up
 # What Dask calls tasks that get on, or that keep a thread though nobody wants them any more.
 _WORKING = ("executing", "long-running", "flight", "fetch", "resumed", "cancelled")
+_LOST = (
+    "The scheduler of Dask must stay for the length of a fit; the client has lost it. Start another, and the same fit once "
+    "more: with an armillary.persistence.Checkpoint among its callbacks it goes on."
+)
 _LOOPBACK = "127.0.0.1:0"  # None would be a port of every interface
 
 
@@ -135,10 +140,7 @@ class DaskStation:
             raise RuntimeError("These workers were closed.")
         status = self._client.status
         if status not in ("running", "connecting"):
-            raise WorkersLostError(
-                "The scheduler of Dask must stay for the length of a fit; the client has lost it. Start another, and "
-                "the same fit once more: with an armillary.persistence.Checkpoint among its callbacks it goes on."
-            )
+            raise WorkersLostError(_LOST)
         # what is "lost" is made again; a client that lost its scheduler calls everything cancelled
         if status == "running" and self._rows is not None and self._rows.status == "cancelled":
             raise WorkersLostError(
@@ -181,19 +183,24 @@ class _Watch:
 
     A scheduler that fails over a message of a client drops all that this client asked for, and the client, connected
     once more, does not learn of it (`stimulus_cancel` of data that tasks wait for, distributed 2026.8). And data that
-    is freed and scattered again under one key can go after it came: its worker then looks for it at itself.
+    is freed and scattered again under one key can go after it came: its worker then looks for it at itself. A client
+    whose way back to the scheduler ends with an error calls itself "connecting" for ever.
     """
 
     def __init__(self, client: Any, future: Any) -> None:
         self._client, self._future = client, future
         self._was_unknown = False
+        self._connected = time.monotonic()  # then or later
         self._since = time.monotonic()  # nobody has worked
         self._first: dict[str, float] = {}  # when each worker was heard of then, by the clock of the scheduler
 
     def look(self) -> None:
         """An error where nobody knows of the task, or nobody works."""
         if self._client.status != "running":
+            if time.monotonic() - self._connected > _CONNECTING:
+                raise WorkersLostError(_LOST)
             return
+        self._connected = time.monotonic()
         try:
             known = self._client.sync(self._client.scheduler.get_task_status, keys=[self._future.key])
             workers = self._client.sync(self._client.scheduler.identity)["workers"]
