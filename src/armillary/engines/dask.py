@@ -37,8 +37,8 @@ _IDLE = 120.0  # seconds in which no worker works at all, and what is waited for
 # What Dask calls tasks that get on, or that keep a thread though nobody wants them any more.
 _WORKING = ("executing", "long-running", "flight", "fetch", "resumed", "cancelled")
 _LOST = (
-    "The scheduler of Dask must stay for the length of a fit; the client has lost it. Start another, and the same fit once "
-    "more: with an armillary.persistence.Checkpoint among its callbacks it goes on."
+    "The scheduler of Dask must stay for the length of a fit; the client has lost it. Start another, and the same fit "
+    "once more: with an armillary.persistence.Checkpoint among its callbacks it goes on."
 )
 _LOOPBACK = "127.0.0.1:0"  # None would be a port of every interface
 
