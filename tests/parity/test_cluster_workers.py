@@ -15,7 +15,7 @@ from tests.laws.lossy_workers import shuffled_arrival
 from tests.parity.test_workers import CUTS, MODELS, N_ROWS, NUMBERS, design, file_of, files, rows, shards  # noqa: F401
 
 from armillary import AutoClusterer, SphericalKMeans, VonMisesFisherMixture, open_rows
-from armillary.engines.dask import DaskStation, _Watch
+from armillary.engines.dask import DaskStation, _Company, _Watch
 from armillary.engines.desk import NOTHING
 from armillary.engines.executors import WorkersLostError
 from armillary.engines.ray import RayStation
@@ -221,6 +221,7 @@ def forget_all(client):
 def test_a_task_that_the_scheduler_dropped_is_a_sentence(client, monkeypatch):
     monkeypatch.setattr("armillary.engines.dask._answer", slow_answer)
     monkeypatch.setattr("armillary.engines.dask._LOOK", 0.3)
+    monkeypatch.setattr("armillary.engines.dask._ASK", 0.3)
     station = DaskStation(client, sorted(client.nthreads())[0], None)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(station.ask, NOTHING)
@@ -233,7 +234,8 @@ def test_a_task_that_the_scheduler_dropped_is_a_sentence(client, monkeypatch):
 
 def test_a_client_that_never_finds_its_scheduler_again_is_a_sentence(monkeypatch):
     """As one is whose way back ended with an error."""
-    watch = _Watch(SimpleNamespace(status="connecting"), None)
+    lost = SimpleNamespace(status="connecting")
+    watch = _Watch(lost, None, _Company(lost))
     watch.look()
     monkeypatch.setattr("armillary.engines.dask._CONNECTING", 0.0)
     with pytest.raises(WorkersLostError, match="The scheduler of Dask must stay for the length of a fit"):
@@ -243,6 +245,7 @@ def test_a_client_that_never_finds_its_scheduler_again_is_a_sentence(monkeypatch
 def test_nobody_waits_for_ever_where_no_worker_works(client, monkeypatch):
     """As where a worker looks at itself for data that it has no more."""
     monkeypatch.setattr("armillary.engines.dask._LOOK", 0.2)
+    monkeypatch.setattr("armillary.engines.dask._ASK", 0.2)
     monkeypatch.setattr("armillary.engines.dask._IDLE", 2.0)
     never = client.submit(np.ones, 3, resources={"nowhere": 1}, key="never")
     station = DaskStation(client, sorted(client.nthreads())[0], never)
@@ -254,6 +257,7 @@ def test_nobody_waits_for_ever_where_no_worker_works(client, monkeypatch):
 def test_a_slow_pass_is_waited_for(client, monkeypatch):
     monkeypatch.setattr("armillary.engines.dask._answer", slow_answer)
     monkeypatch.setattr("armillary.engines.dask._LOOK", 0.2)
+    monkeypatch.setattr("armillary.engines.dask._ASK", 0.2)
     monkeypatch.setattr("armillary.engines.dask._IDLE", 2.5)
     station = DaskStation(client, sorted(client.nthreads())[0], None)
     with pytest.raises(TypeError, match="NoneType"):  # the answer, after four seconds, is no answer of a desk

@@ -14,6 +14,7 @@ length of a call; the status pages that Dask always has are then on loopback.
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,7 @@ from armillary.exceptions import InputError, InputTypeError, MissingExtraError
 from armillary.validation import as_matrix, is_vector_column
 
 _LOOK = 2.0  # seconds between two looks at whether there is a scheduler
+_ASK = 10.0  # seconds between two questions to it about a task that is waited for
 _CONNECTING = 60.0  # seconds in which a client may find its scheduler again; Dask gives up after 30, or never
 _IDLE = 120.0  # seconds in which no worker works at all, and what is waited for is given up
 # What Dask calls tasks that get on, or that keep a thread though nobody wants them any more.
@@ -86,8 +88,9 @@ class DaskWorkers:
     @contextmanager
     def stations(self, n_parts: int) -> Iterator[Sequence[Station]]:
         """See `executors.Executor`."""
+        company = _Company(self.client)
         stations = [
-            DaskStation(self.client, self.addresses[number % len(self.addresses)], *own)
+            DaskStation(self.client, self.addresses[number % len(self.addresses)], *own, company)
             for number, own in enumerate(self.rows or [(None, ())] * n_parts)
         ]
         try:
@@ -103,8 +106,11 @@ class DaskWorkers:
 class DaskStation:
     """A part at a worker of Dask."""
 
-    def __init__(self, client: Any, address: str, rows: Any, tasks: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, client: Any, address: str, rows: Any, tasks: Sequence[Any] = (), company: _Company | None = None
+    ) -> None:
         self._client, self._rows = client, rows
+        self._company = company or _Company(client)
         self._asked: Any = None  # what is being answered
         self._is_closed = False
         self._desk = self._submitted(Desk, workers=[address], allow_other_workers=True)
@@ -127,7 +133,7 @@ class DaskStation:
 
     def _awaited(self, future: Any) -> Any:
         """What a task comes to; where scheduler, data or task are gone, a client would wait for it for ever."""
-        watch = _Watch(self._client, future)
+        watch = _Watch(self._client, future, self._company)
         while True:
             try:
                 return future.result(timeout=_LOOK)
@@ -151,7 +157,11 @@ class DaskStation:
 
     def _unbind(self) -> None:
         """Let Dask make anew what was sent to a worker wherever it likes."""
-        if self._bound:
+        if not self._bound:
+            return
+        with suppress(
+            OSError, TimeoutError, KeyError
+        ):  # the scheduler goes, or a task just went: after the next answer
             known = self._client.sync(self._client.scheduler.get_task_status, keys=self._bound)
             free: dict[Any, list[str]] = {key: [] for key, state in known.items() if state is not None}
             self._client.sync(self._client.scheduler.set_restrictions, worker=free)
@@ -182,34 +192,33 @@ class _Watch:
     """Whether a task that is waited for can still come to something; Dask keeps silent where it cannot.
 
     A scheduler that fails over a message of a client drops all that this client asked for, and the client, connected
-    once more, does not learn of it (`stimulus_cancel` of data that tasks wait for, distributed 2026.8). And data that
-    is freed and scattered again under one key can go after it came: its worker then looks for it at itself. A client
-    whose way back to the scheduler ends with an error calls itself "connecting" for ever.
+    once more, does not learn of it (`stimulus_cancel` of data that tasks wait for, distributed 2026.8). A client whose
+    way back to the scheduler ends with an error calls itself "connecting" for ever.
     """
 
-    def __init__(self, client: Any, future: Any) -> None:
-        self._client, self._future = client, future
+    def __init__(self, client: Any, future: Any, company: _Company) -> None:
+        self._client, self._future, self._company = client, future, company
+        self._connected = self._asked = time.monotonic()
         self._was_unknown = False
-        self._connected = time.monotonic()  # then or later
-        self._since = time.monotonic()  # nobody has worked
-        self._first: dict[str, float] = {}  # when each worker was heard of then, by the clock of the scheduler
+        company.begin()
 
     def look(self) -> None:
         """An error where nobody knows of the task, or nobody works."""
+        now = time.monotonic()
         if self._client.status != "running":
-            if time.monotonic() - self._connected > _CONNECTING:
+            if now - self._connected > _CONNECTING:
                 raise WorkersLostError(_LOST)
             return
-        self._connected = time.monotonic()
-        try:
-            known = self._client.sync(self._client.scheduler.get_task_status, keys=[self._future.key])
-            workers = self._client.sync(self._client.scheduler.identity)["workers"]
-        except (OSError, TimeoutError):
-            return  # the scheduler goes away: the next check says so
-        self._look_at_the_task(known[self._future.key])
-        self._look_at_workers(workers)
+        self._connected = now
+        if now - self._asked >= _ASK:
+            self._asked = now
+            with suppress(OSError, TimeoutError):  # the scheduler goes away: the next check says so
+                self._look_at_the_task()
+                self._company.look()
 
-    def _look_at_the_task(self, state: str | None) -> None:
+    def _look_at_the_task(self) -> None:
+        key = self._future.key
+        state = self._client.sync(self._client.scheduler.get_task_status, keys=[key])[key]
         is_unknown = state is None and self._future.status == "pending"
         if is_unknown and self._was_unknown:  # twice: between two messages it may be so
             raise WorkersLostError(
@@ -219,7 +228,32 @@ class _Watch:
             )
         self._was_unknown = is_unknown
 
-    def _look_at_workers(self, workers: dict[str, Any]) -> None:
+
+class _Company:
+    """Whether any worker of a client works; looked at now and then by one of those who wait.
+
+    Data that is freed and scattered again under one key can go after it came: its worker then looks for it at itself.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self.begin()
+
+    def begin(self) -> None:
+        """Somebody begins to wait."""
+        with self._lock:
+            self._looked = self._since = time.monotonic()  # nobody has worked since then
+            self._first: dict[str, float] = {}  # when each worker was heard of then, by the clock of the scheduler
+
+    def look(self) -> None:
+        """An error where nobody has worked for long."""
+        with self._lock:
+            if time.monotonic() - self._looked >= _IDLE / 8:
+                self._looked = time.monotonic()
+                self._look_at(self._client.sync(self._client.scheduler.identity)["workers"])
+
+    def _look_at(self, workers: dict[str, Any]) -> None:
         heard = {address: worker["last_seen"] for address, worker in workers.items()}
         if not workers or heard.keys() != self._first.keys() or any(map(_may_work, workers.values())):
             self._since, self._first = time.monotonic(), heard
@@ -299,11 +333,12 @@ class DaskEngine(DealtEngine):
 
     def rows_of(self, points: DealtPoints, spans: Sequence[tuple[int, int]], executor: Any) -> Sequence[None]:
         """None: the rows of each part are cut at the workers, and lie there."""
-        sizes = tuple(last - first for first, last in spans)
         import dask
 
-        blocks = dask.optimize(*points.rows.rechunk({0: sizes, 1: -1}).to_delayed().ravel().tolist())
-        for block, address in zip(blocks, cycle(executor.addresses), strict=False):
+        sizes = tuple(last - first for first, last in spans)
+        blocks = points.rows.rechunk({0: sizes, 1: -1}).to_delayed().ravel().tolist()
+        for whole, address in zip(blocks, cycle(executor.addresses), strict=False):
+            (block,) = dask.optimize(whole)  # with the tasks that it needs alone
             found = executor.client.compute(block, workers=[address], allow_other_workers=True, optimize_graph=False)
             executor.rows.append((found, [*block.__dask_graph__()]))
         return [None] * len(spans)
