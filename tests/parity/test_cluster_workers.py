@@ -18,7 +18,7 @@ from armillary import AutoClusterer, SphericalKMeans, VonMisesFisherMixture, ope
 from armillary.engines.dask import DaskStation, _Company, _Watch
 from armillary.engines.desk import NOTHING
 from armillary.engines.executors import WorkersLostError
-from armillary.engines.ray import RayStation
+from armillary.engines.ray import RayStation, _joined
 from armillary.engines.select import engine
 from armillary.exceptions import InputError, InputTypeError, RowError
 from armillary.persistence import Checkpoint
@@ -459,6 +459,18 @@ def test_ray_has_the_bytes_of_memory_though_an_actor_is_killed(n_workers, ray, r
     assert model.device_ == "ray"
     with pytest.raises(InputError, match="must have at least one row; the Ray dataset has none"):
         MODELS["k-means"]().fit(ray.data.from_numpy(rows[:0]))
+
+
+def test_blocks_of_ray_whose_cells_are_no_vectors(rows):  # noqa: F811
+    wide, empty = rows[:3], np.array([None, None], dtype=object)
+    lists = np.empty(3, dtype=object)
+    lists[:] = list(wide)
+    found = _joined([wide[:0], lists, wide])
+    np.testing.assert_array_equal(found, np.concatenate([wide, wide]))
+    assert found.dtype == np.float32
+    assert np.isnan(_joined([wide, empty])[3:]).all()  # refused by their numbers, as rows of NaN are
+    with pytest.raises(InputError, match="A part of X of a fit must have vectors of one length; row 0 has 48 numbers"):
+        _joined([wide, wide[:, :5]])
 
 
 _ON_LOOPBACK = """

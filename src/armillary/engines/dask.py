@@ -26,11 +26,11 @@ from uuid import uuid4
 import numpy as np
 
 from armillary.engines.contract import UNIT, Gate
-from armillary.engines.dealt import Crew, DealtEngine, DealtPoints, checked_rows
+from armillary.engines.dealt import Crew, DealtEngine, DealtPoints, checked_rows, rows_of_cells
 from armillary.engines.desk import NOTHING, Desk
 from armillary.engines.executors import Station, StationLostError, WorkersLostError
 from armillary.exceptions import InputError, InputTypeError, MissingExtraError
-from armillary.validation import as_matrix, is_vector_column
+from armillary.validation import is_vector_column
 
 _LOOK = 2.0  # seconds between two looks at whether there is a scheduler
 _ASK = 10.0  # seconds between two questions to it about a task that is waited for
@@ -393,7 +393,7 @@ def _stacked(part: Any, who: str) -> Any:
     columns = [part] if part.ndim == 1 else [part[name] for name in part.columns]
     lists = [column for column in columns if _has_lists(column)]
     if len(lists) == 1:
-        return _from_cells(lists[0].to_numpy(), who)
+        return rows_of_cells(lists[0].to_numpy(), who, "A partition of X")
     if not lists and columns and all(column.dtype.kind in "fiub" for column in columns):
         return np.column_stack([column.to_numpy() for column in columns])
     came = ", ".join(f"{column.name} ({column.dtype})" for column in columns)
@@ -402,15 +402,6 @@ def _stacked(part: Any, who: str) -> Any:
         "one: X['embedding']. Where lists became strings, read them again with "
         "dask.config.set({'dataframe.convert-string': False})."
     )
-
-
-def _from_cells(cells: Any, who: str) -> Any:
-    """Rows of a column of lists, in the type that these have where that is a narrow one."""
-    if not len(cells):
-        return np.empty((0, 0))
-    rows = as_matrix(cells, who, what="A partition of X")
-    dtype = np.result_type(*{np.asarray(cell).dtype for cell in cells if np.ndim(cell)})
-    return rows.astype(dtype) if dtype.kind == "f" else rows
 
 
 def _has_lists(column: Any) -> bool:

@@ -29,7 +29,7 @@ from armillary.kernels.select import kernels_for
 from armillary.points import as_points, even_ranges, lane_plan
 from armillary.sources.stored import DealtRows, StoredRows
 from armillary.sums import whole
-from armillary.validation import check_sample_weight, check_shape, computing_dtype
+from armillary.validation import as_matrix, check_sample_weight, check_shape, computing_dtype
 from armillary.workers import Workers, thread_count
 
 
@@ -241,6 +241,15 @@ def checked_rows(
         raise InputTypeError(f"X of {who} must hold real numbers; got dtype {dtype}. Convert it to floats.")
     checked = check_sample_weight(weights, shape[0], who, most=gate.most_weight)
     return dealt_points(rows, shape, dtype, checked, engine, who)
+
+
+def rows_of_cells(cells: Any, who: str, what: str) -> Any:
+    """Rows of a column of lists, in the type that these have where that is a float; empty cells are rows of NaN."""
+    if not len(cells):
+        return np.empty((0, 0))
+    rows = as_matrix(cells, who, what=what)
+    dtype = np.result_type(*{np.asarray(cell).dtype for cell in cells if np.ndim(cell)})
+    return rows.astype(dtype) if dtype.kind == "f" else rows
 
 
 class StoredDealtEngine(DealtEngine):
