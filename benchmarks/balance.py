@@ -4,6 +4,8 @@ Peers: `SphericalKMeans` free, and faiss spherical k-means where it is installed
 made (a long tail of clusters; one cluster that holds most rows) and Banking77, where the data are there. Times are CPU
 seconds of the process: a busy machine does not change them much. `assignment_gap` is a bound: prices make a dual, so no
 labels that keep the bound have, for the same directions, a sum of cosines higher by more than that share.
+Few rows are cut once more by an exact assignment (the best labels that keep the bound, in a time that grows as the cube
+of the rows) between updates of directions, from the balanced fit and from a dozen random starts.
 
 python -m benchmarks.balance [--rows 200000] [--features 384] [--clusters 500] [--steps 20] [--only Banking77 ...]
                              [--out FILE]
@@ -33,6 +35,8 @@ DATA = Path(os.environ.get("ARMILLARY_SHARED_DATA", Path(__file__).parents[2] / 
 SENTENCES = DATA / "sent_banking77" / "embeddings.npz"
 BOUND = 1.2
 _TOGETHER = 1 << 14
+_FEW = 1500  # rows that an exact assignment is made for
+_STARTS, _EXACT_STEPS = 12, 40
 
 
 def tailed(n_rows: int, n_features: int, n_clusters: int, power: float) -> np.ndarray:
@@ -54,6 +58,19 @@ def dominated(n_rows: int, n_features: int) -> np.ndarray:
     return rows.astype(np.float32)
 
 
+def equal(n_rows: int, n_features: int, n_concepts: int) -> np.ndarray:
+    """Concepts of one size."""
+    rows, _, _ = make_vmf_mixture(
+        n_rows,
+        n_features,
+        n_concepts,
+        concentration=2.0 * n_features,
+        weights=np.full(n_concepts, 1.0 / n_concepts),
+        random_state=1,
+    )
+    return np.asarray(rows, dtype=np.float32)
+
+
 def workloads(arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[[], np.ndarray], int]]:
     """Name, what makes the rows, and K."""
     n_rows, n_features, n_clusters = arguments.rows, arguments.features, arguments.clusters
@@ -62,6 +79,9 @@ def workloads(arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[[],
     # most directions lie in the tail, and the first alone would fill a seventh of all clusters to their bound
     yield f"made, long tail, {shape}", lambda: tailed(n_rows, n_features, 2 * n_clusters, 1.0), n_clusters
     yield "made, one dominant cluster, 20000 x 16", lambda: dominated(20_000, 16), 20
+    # each concept is larger than the bound: a tenth must go elsewhere, and ten clusters are left for thirty tenths
+    yield "made, 30 equal concepts, 1200 x 64", lambda: equal(1200, 64, 30), 40
+    yield "made, 30 equal concepts, 200000 x 64", lambda: equal(200_000, 64, 30), 40
     if SENTENCES.exists():
         yield "Banking77, 13083 x 384", sentences, 77
 
@@ -85,14 +105,19 @@ def assignment_gap(rows: np.ndarray, model: SphericalKMeans) -> float:
     return round(dual / own - 1.0, 5)
 
 
+def fitted(rows: np.ndarray, n_clusters: int, n_steps: int, balance: float | None) -> SphericalKMeans:
+    """Ours."""
+    model = SphericalKMeans(n_clusters, init="k-means||", balance=balance, max_iter=n_steps, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(rows)
+
+
 def by_armillary(
     rows: np.ndarray, n_clusters: int, n_steps: int, balance: float | None, facts: dict[str, float]
 ) -> tuple[np.ndarray, float]:
     """Labels, and the sum of cosines."""
-    model = SphericalKMeans(n_clusters, init="k-means||", balance=balance, max_iter=n_steps, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.fit(rows)
+    model = fitted(rows, n_clusters, n_steps, balance)
     facts["steps"] = model.n_iter_
     if balance is not None:
         facts["assignment_gap"] = assignment_gap(rows, model)
@@ -109,6 +134,35 @@ def by_faiss(rows: np.ndarray, n_clusters: int, n_steps: int) -> tuple[np.ndarra
     means.train(rows)
     cosines, labels = means.index.search(rows, 1)
     return labels[:, 0], float(cosines.sum(dtype=np.float64))
+
+
+def by_exact_assignment(rows: np.ndarray, n_clusters: int, starts: Iterator[np.ndarray]) -> tuple[np.ndarray, float]:
+    """Labels, and the sum of cosines, of the best of some starts; labels are the best that keep the bound."""
+    from scipy.optimize import linear_sum_assignment
+
+    most, wide = capacity(BOUND, len(rows), n_clusters), rows.astype(np.float64)
+    best: tuple[np.ndarray, float] = np.empty(0, dtype=np.int64), -np.inf
+    for directions in starts:
+        for _ in range(_EXACT_STEPS):
+            _, places = linear_sum_assignment(np.repeat(wide @ directions.T, most, axis=1), maximize=True)
+            labels = places // most
+            sums = np.zeros_like(directions)
+            np.add.at(sums, labels, wide)
+            lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+            if (before := best[1]) < lengths.sum():
+                best = labels, float(lengths.sum())
+            after = np.where(lengths > 0, sums / np.maximum(lengths, 1e-300), directions)
+            if np.abs(after - directions).max() < 1e-9 and best[1] == before:
+                break
+            directions = after
+    return best
+
+
+def random_starts(rows: np.ndarray, n_clusters: int) -> Iterator[np.ndarray]:
+    """Some rows, again and again."""
+    draws = np.random.default_rng(0)
+    for _ in range(_STARTS):
+        yield rows[draws.choice(len(rows), n_clusters, replace=False)].astype(np.float64)
 
 
 def measured(call: Callable[[], tuple[np.ndarray, float]], n_rows: int, n_clusters: int) -> dict[str, float]:
@@ -153,6 +207,13 @@ def main() -> None:
             ),
             "faiss spherical": lambda rows=rows, k=n_clusters: by_faiss(rows, k, arguments.steps),
         }
+        if len(rows) <= _FEW:
+            peers["exact assignment, from the balanced fit"] = lambda rows=rows, k=n_clusters: by_exact_assignment(
+                rows, k, iter([fitted(rows, k, arguments.steps, BOUND).cluster_centers_])
+            )
+            peers["exact assignment, best of random starts"] = lambda rows=rows, k=n_clusters: by_exact_assignment(
+                rows, k, random_starts(rows, k)
+            )
         lines: dict[str, Any] = {"command": command, "machine": machine(), "load": load}
         for peer, call in peers.items():
             try:

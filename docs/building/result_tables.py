@@ -146,6 +146,47 @@ def gpu() -> str:
     return table(["rows", "ms a step", "ms, the card's own limit", "peers, ms"], lines)
 
 
+def balance() -> str:
+    """Clusters of bounded size beside free ones: largest over mean, and what is kept of the free mean cosine."""
+    lines = []
+    for name, one in _stored("balance").items():
+        free = one["SphericalKMeans"]["mean_cosine"]
+        for peer, found in one.items():
+            if isinstance(found, dict) and "mean_cosine" in found:
+                kept = found["mean_cosine"] / free
+                cells = [f"{found['largest_over_mean']:.2f}", f"{found['deviation_over_mean']:.2f}", f"{kept:.4f}"]
+                lines.append([name, peer, *cells])
+    return table(["rows", "method", "largest / mean", "deviation / mean", "mean cosine / free"], lines)
+
+
+def workers() -> str:
+    """Two worker processes beside one process with two threads."""
+    lines = []
+    for one in _stored("workers").values():
+        for kind in ("lloyd", "hamerly", "mixture"):
+            if kind in one:
+                found = one[kind]
+                moved = [f"{sum(found[which]) / 1e6:.2f} MB" for which in ("bytes_of_passes", "bytes_foreseen")]
+                ratios = [f"{found[which]:.3f}" for which in ("processor_ratio", "wall_ratio")]
+                is_equal = all(turn["is_equal"] for turn in found["turns"])
+                shape = f"{_shape((one['rows'], one['columns']))}, K = {one['clusters']}"
+                lines.append([shape, kind, *ratios, *moved, "equal" if is_equal else "different"])
+    head = ["rows", "steps", "CPU time, two / one", "time, two / one", "bytes moved", "foreseen", "model files"]
+    return table(head, lines)
+
+
+def curation() -> str:
+    """Curation of made rows from end to end: what it took, and how even the sample is."""
+    lines = []
+    for one in _stored("curation").values():
+        took = [f"{one['cpu_seconds'] / 60:.1f} min", f"{one['peak_resident_mib']:,} MiB"]
+        took.append(f"{one['planted']['removed']:.3%} of {one['planted']['copies']:,}")
+        even = [f"{found['effective_concepts']:,.0f}" for found in one["evenness"].values()]
+        lines.append([_shape((one["rows"], one["features"])), *took, *even])
+    head = ["rows", "CPU time", "most memory", "copies removed", "concepts in the sample", "by chance"]
+    return table([*head, "even over the finest level", "over plain k-means"], lines)
+
+
 def service() -> str:
     """Requests to the identity service."""
     lines = [
@@ -195,6 +236,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "links": links,
     "vision": vision,
     "gpu": gpu,
+    "balance": balance,
+    "workers": workers,
+    "curation": curation,
     "service": service,
     "sources": sources,
 }

@@ -142,10 +142,8 @@ def _as_array(X: Any, who: str, what: str) -> npt.NDArray[Any]:
         return array
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         row = int(np.argwhere(np.ma.getmaskarray(array))[0, 0])
-        raise InputError(
-            f"Row {row} of {what} has masked entries; {who} needs every number. "
-            "Drop such rows, or fill them: X.filled(value)."
-        )
+        rule = f"has masked entries; {who} needs every number. Drop such rows, or fill them: X.filled(value)."
+        raise RowError(row, what, rule)
     # other kinds of array, such as numpy.matrix, have rules of their own for slices and products
     return array if isinstance(array, np.memmap) else np.asarray(array)
 

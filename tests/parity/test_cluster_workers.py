@@ -4,19 +4,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from tests.laws.lossy_workers import shuffled_arrival
 from tests.parity.test_workers import CUTS, MODELS, N_ROWS, NUMBERS, design, file_of, files, rows, shards  # noqa: F401
 
-from armillary import SphericalKMeans, VonMisesFisherMixture, open_rows
-from armillary.engines.dask import DaskStation
+from armillary import AutoClusterer, SphericalKMeans, VonMisesFisherMixture, open_rows
+from armillary.engines.dask import DaskStation, _Company, _Watch
 from armillary.engines.desk import NOTHING
 from armillary.engines.executors import WorkersLostError
-from armillary.engines.ray import RayStation
+from armillary.engines.ray import RayStation, _joined
 from armillary.engines.select import engine
 from armillary.exceptions import InputError, InputTypeError, RowError
 from armillary.persistence import Checkpoint
@@ -87,6 +89,44 @@ def test_dask_frames_with_lists_and_with_numbers(client, rows, tmp_path):  # noq
             SphericalKMeans(2).fit(frame[["text"]])
         numbers = dd.from_pandas(pd.DataFrame(few), npartitions=3)
         np.testing.assert_array_equal(model.predict(numbers), model.labels_)
+
+
+def test_cells_of_dask_frames_that_are_no_vectors_are_named(client, rows):  # noqa: F811
+    import dask
+    import dask.dataframe as dd
+    import pandas as pd
+
+    few = list(rows[:60])
+    with dask.config.set({"dataframe.convert-string": False}):
+        ragged = dd.from_pandas(pd.DataFrame({"v": [*few, few[0][:7]]}), npartitions=2)
+        with pytest.raises(
+            InputError, match="A partition of X of SphericalKMeans must have vectors of one length; row"
+        ):
+            SphericalKMeans(2).fit(ragged)
+        for empty, row in ((0, "Row 0 of X contains NaN"), (60, "Row 60 of X contains NaN")):
+            cells = few.copy()
+            cells.insert(empty, None)
+            with pytest.raises(RowError, match=row):
+                SphericalKMeans(2).fit(dd.from_pandas(pd.DataFrame({"v": cells}), npartitions=3))
+        wider = dd.concat([dd.from_pandas(pd.DataFrame({"v": part}), npartitions=1) for part in (few, [few[0][:7]])])
+        with pytest.raises(InputError, match="must have rows of one width; got 7, 48"):
+            SphericalKMeans(2).fit(wider)
+        # whole numbers beside others, and a partition without rows
+        cells = [[1, 2, 3], [2, 1, 3], [0.5, 1.5, 2.5], [1.0, 0.0, 0.0]]
+        frame = dd.from_pandas(pd.DataFrame({"v": cells, "n": range(4)}), npartitions=2)
+        model = SphericalKMeans(2, init=np.eye(3)[:2]).fit(dd.concat([frame[frame["n"] > 9], frame])[["v"]])
+        np.testing.assert_array_equal(model.labels_, SphericalKMeans(2, init=np.eye(3)[:2]).fit(cells).labels_)
+
+
+def test_blocks_that_are_not_what_the_array_tells_of(client, dask_array, rows):  # noqa: F811
+    array = dask_array.from_array(rows[:3000], chunks=(1000, 48))
+    with pytest.raises(InputError, match=r"the rows that it tells of; a part of it has \d+ where it tells of \d+"):
+        SphericalKMeans(2).fit(array.map_blocks(lambda block: block[:3], dtype="f4", meta=rows[:0]))
+    masked = dask_array.ma.masked_where(dask_array.arange(3000, chunks=1000)[:, None] * np.ones(48) == 2500, array)
+    with pytest.raises(RowError, match="Row 2500 of X has masked entries"):
+        SphericalKMeans(2).fit(masked)
+    with pytest.raises(InputError, match=r"must be in memory, since models are compared .*; got rows at workers of"):
+        AutoClusterer().fit(array)
 
 
 def test_dask_works_on_files_and_on_weights(client, dask_array, rows, tmp_path):  # noqa: F811
@@ -168,6 +208,63 @@ def test_nobody_waits_for_a_pass_that_was_given_up(client, monkeypatch):
     assert time.monotonic() - start < 3.0
 
 
+def forget_all(client):
+    """What a scheduler does over a message of a client that it fails over."""
+    name = client.id
+
+    def release(dask_scheduler):
+        dask_scheduler.client_releases_keys(keys=[*dask_scheduler.tasks], client=name, stimulus_id="test")
+
+    client.run_on_scheduler(release)
+
+
+def test_a_task_that_the_scheduler_dropped_is_a_sentence(client, monkeypatch):
+    monkeypatch.setattr("armillary.engines.dask._answer", slow_answer)
+    monkeypatch.setattr("armillary.engines.dask._LOOK", 0.3)
+    monkeypatch.setattr("armillary.engines.dask._ASK", 0.3)
+    station = DaskStation(client, sorted(client.nthreads())[0], None)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(station.ask, NOTHING)
+        time.sleep(0.2)
+        forget_all(client)
+        with pytest.raises(WorkersLostError, match="scheduler of Dask must keep the tasks of a fit; it has dropped"):
+            waiting.result(timeout=10.0)
+    station.close()
+
+
+def test_a_client_that_never_finds_its_scheduler_again_is_a_sentence(monkeypatch):
+    """As one is whose way back ended with an error."""
+    lost = SimpleNamespace(status="connecting")
+    watch = _Watch(lost, None, _Company(lost))
+    watch.look()
+    monkeypatch.setattr("armillary.engines.dask._CONNECTING", 0.0)
+    with pytest.raises(WorkersLostError, match="The scheduler of Dask must stay for the length of a fit"):
+        watch.look()
+
+
+def test_nobody_waits_for_ever_where_no_worker_works(client, monkeypatch):
+    """As where a worker looks at itself for data that it has no more."""
+    monkeypatch.setattr("armillary.engines.dask._LOOK", 0.2)
+    monkeypatch.setattr("armillary.engines.dask._ASK", 0.2)
+    monkeypatch.setattr("armillary.engines.dask._IDLE", 2.0)
+    never = client.submit(np.ones, 3, resources={"nowhere": 1}, key="never")
+    station = DaskStation(client, sorted(client.nthreads())[0], never)
+    with pytest.raises(WorkersLostError, match="Workers of Dask must get on with a fit; for 2 seconds none did"):
+        station.ask(NOTHING)
+    station.close()
+
+
+def test_a_slow_pass_is_waited_for(client, monkeypatch):
+    monkeypatch.setattr("armillary.engines.dask._answer", slow_answer)
+    monkeypatch.setattr("armillary.engines.dask._LOOK", 0.2)
+    monkeypatch.setattr("armillary.engines.dask._ASK", 0.2)
+    monkeypatch.setattr("armillary.engines.dask._IDLE", 2.5)
+    station = DaskStation(client, sorted(client.nthreads())[0], None)
+    with pytest.raises(TypeError, match="NoneType"):  # the answer, after four seconds, is no answer of a desk
+        station.ask(NOTHING)
+    station.close()
+
+
 class KillDaskWorker:
     """Kill a worker at the second step."""
 
@@ -183,10 +280,13 @@ class KillDaskWorker:
 @pytest.mark.slow
 @pytest.mark.parametrize("n_workers", NUMBERS)
 def test_dask_workers_of_which_one_is_killed(n_workers, dask_array, rows, files, tmp_path, monkeypatch):  # noqa: F811
+    import dask
     import distributed
 
     shuffled_arrival(monkeypatch, n_workers)
     with (
+        # a cluster gives up workers that are not back in 15 seconds, also where they were back and are killed once more
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
         distributed.LocalCluster(
             n_workers=n_workers, threads_per_worker=1, dashboard_address=LOOPBACK, host="127.0.0.1"
         ) as cluster,
@@ -200,7 +300,32 @@ def test_dask_workers_of_which_one_is_killed(n_workers, dask_array, rows, files,
                 assert killer.is_done
                 assert file_of(model, tmp_path) == files[name]
                 assert engine("dask").traffic.n_lost > 0
-                client.wait_for_workers(n_workers)
+                client.wait_for_workers(n_workers, timeout=120)
+
+
+def test_a_fit_goes_on_at_a_worker_that_came_when_there_was_none(dask_array, rows, tmp_path):  # noqa: F811
+    import distributed
+
+    few = rows[::8]
+
+    def started():
+        return distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=LOOPBACK, protocol="inproc"
+        )
+
+    def lose_all(event):
+        if event.kind == "step" and event.step == 2:
+            cluster.workers[0].data.clear()  # as the end of a process does
+            cluster.sync(cluster.workers[0].close)
+            threading.Timer(1.0, cluster.scale, [2]).start()  # when the next pass waits already
+
+    for X in (
+        dask_array.from_array(few, chunks=(500, 48)),
+        open_rows(shards(few, [500], tmp_path / "a"), n_workers="dask"),
+    ):
+        with started() as cluster, distributed.Client(cluster):
+            model = SphericalKMeans(5, init=few[:5], max_iter=4, tol=0.0, random_state=0, callbacks=lose_all).fit(X)
+        assert file_of(model, tmp_path) == file_of(fit_here(few), tmp_path)
 
 
 def test_a_lost_scheduler_leaves_a_checkpoint(dask_array, rows, tmp_path):  # noqa: F811
@@ -334,6 +459,18 @@ def test_ray_has_the_bytes_of_memory_though_an_actor_is_killed(n_workers, ray, r
     assert model.device_ == "ray"
     with pytest.raises(InputError, match="must have at least one row; the Ray dataset has none"):
         MODELS["k-means"]().fit(ray.data.from_numpy(rows[:0]))
+
+
+def test_blocks_of_ray_whose_cells_are_no_vectors(rows):  # noqa: F811
+    wide, empty = rows[:3], np.array([None, None], dtype=object)
+    lists = np.empty(3, dtype=object)
+    lists[:] = list(wide)
+    found = _joined([wide[:0], lists, wide])
+    np.testing.assert_array_equal(found, np.concatenate([wide, wide]))
+    assert found.dtype == np.float32
+    assert np.isnan(_joined([wide, empty])[3:]).all()  # refused by their numbers, as rows of NaN are
+    with pytest.raises(InputError, match="A part of X of a fit must have vectors of one length; row 0 has 48 numbers"):
+        _joined([wide, wide[:, :5]])
 
 
 _ON_LOOPBACK = """

@@ -381,7 +381,9 @@ def test_a_fit_that_is_killed_at_any_moment_comes_to_the_same_end(made, rows, tm
             time.sleep(0.001)
         host.kill()
         host.wait()
-        assert not model.exists()
+        # on a machine that does other work it may have been quicker than the kill
+        assert not model.exists() or model.read_bytes() == wanted
+        model.unlink(missing_ok=True)
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         assert model.read_bytes() == wanted
         assert kept.stat().st_size == size  # each answer once

@@ -141,9 +141,21 @@ def test_one_dominant_cluster_is_cut_and_the_price_is_known(caplog):
         f"the largest has 1.20 times the mean number of rows, free {free.counts_.max() / 1000:.2f}."
     ) in caplog.text
     assert free.counts_.max() > 3.0 * 1000
+    assert (model.free_objective_, model.free_largest_) == (free.objective_, np.bincount(free.labels_).max())
     assert model.counts_.max() == 1200
     # measured: 0.942; directions that follow prices alone came to 0.90
     assert model.objective_ > 0.93 * free.objective_
+
+
+def test_what_free_clusters_come_to_is_saved_and_goes_with_the_bound(tmp_path):
+    rows = tailed()
+    model = balanced().fit(rows)
+    save(model, tmp_path / "model")
+    back = load(tmp_path / "model")
+    assert (back.free_objective_, back.free_largest_) == (model.free_objective_, model.free_largest_)
+    assert isinstance(model.free_largest_, int)
+    for learn in (model.set_params(balance=None).fit, back.set_params(balance=None).partial_fit):
+        assert not hasattr(learn(rows), "free_objective_")
 
 
 @pytest.mark.skipif(not BANKING.exists(), reason="needs shared/data")

@@ -29,7 +29,7 @@ from armillary.kernels.select import kernels_for
 from armillary.points import as_points, even_ranges, lane_plan
 from armillary.sources.stored import DealtRows, StoredRows
 from armillary.sums import whole
-from armillary.validation import check_sample_weight, check_shape, computing_dtype
+from armillary.validation import as_matrix, check_sample_weight, check_shape, computing_dtype
 from armillary.workers import Workers, thread_count
 
 
@@ -47,7 +47,7 @@ class PartOpening:
 
     rows: StoredRows | None  # None: the rows lie at the worker
     first_row: int
-    lanes: tuple[tuple[int, int], ...]
+    lanes: tuple[tuple[int, int], ...] | None  # None: those of rows that are all there are
     weights: Float64Array | None
     q: int
     who: str
@@ -67,10 +67,20 @@ class PartOpening:
         """Passes over the rows; those in memory are looked at here, those on disk by the first pass."""
         kernels = kernels_for("cpu")
         found = as_points(given() if self.rows is None else self.rows, self.who, gauge=kernels.gauge)
+        self._check_number(found.n_rows)
         points = replace(
             found, weights=self.weights, first_row=self.first_row, grid=self.q, own_lanes=self.lanes, engine="workers"
         )
         return Passes(points, kernels, stack.enter_context(Workers(thread_count(self.n_threads, self.who))))
+
+    def _check_number(self, n_rows: int) -> None:
+        told = n_rows if self.lanes is None else self.lanes[-1][1]
+        if n_rows != told:
+            raise InputError(
+                f"X of {self.who} must have the rows that it tells of; a part of it has {n_rows} where it tells of "
+                f"{told}. A step that made it changed shapes without saying so: give that step its chunks, or make the "
+                "array again from what it comes to."
+            )
 
 
 class Crew(NamedTuple):
@@ -231,6 +241,15 @@ def checked_rows(
         raise InputTypeError(f"X of {who} must hold real numbers; got dtype {dtype}. Convert it to floats.")
     checked = check_sample_weight(weights, shape[0], who, most=gate.most_weight)
     return dealt_points(rows, shape, dtype, checked, engine, who)
+
+
+def rows_of_cells(cells: Any, who: str, what: str) -> Any:
+    """Rows of a column of lists, in the type that these have where that is a float; empty cells are rows of NaN."""
+    if not len(cells):
+        return np.empty((0, 0))
+    rows = as_matrix(cells, who, what=what)
+    dtype = np.result_type(*{np.asarray(cell).dtype for cell in cells if np.ndim(cell)})
+    return rows.astype(dtype) if dtype.kind == "f" else rows
 
 
 class StoredDealtEngine(DealtEngine):

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from armillary.engines.contract import UNIT, Gate
-from armillary.engines.dealt import Crew, DealtEngine, DealtPoints, checked_rows
+from armillary.engines.dealt import Crew, DealtEngine, DealtPoints, checked_rows, rows_of_cells
 from armillary.engines.desk import Desk
 from armillary.engines.executors import Station, StationLostError
 from armillary.exceptions import InputError, InputTypeError, MissingExtraError
@@ -200,5 +200,9 @@ def _joined(blocks: Sequence[Any]) -> Any:
     """Blocks of one part as one array."""
     if not blocks:
         return None
-    arrays = [np.stack(list(block)) if block.dtype == object else block for block in blocks if len(block)]
-    return np.concatenate(arrays)
+    filled = [block for block in blocks if len(block)]
+    if all(block.ndim == 2 for block in filled) and len({block.shape[1:] for block in filled}) == 1:
+        return np.concatenate(filled)
+    # lists of several lengths, or cells with nothing in them: as a column of objects
+    cells = np.fromiter((cell for block in filled for cell in block), dtype=object)
+    return rows_of_cells(cells, "a fit", "A part of X")

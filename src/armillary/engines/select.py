@@ -18,6 +18,7 @@ import numpy as np
 from armillary import validation
 from armillary.engines.contract import UNIT, Engine, Gate, Passes, Points
 from armillary.exceptions import InputError, ParameterError
+from armillary.points import refuse_stored
 
 # The home of each engine: a module, and what makes the engine there.
 _HOMES: dict[str, tuple[str, str]] = {
@@ -150,6 +151,18 @@ def is_bare_on_gpu(X: Any) -> bool:
 def has_no_frame(X: Any) -> bool:
     """Whether X lies elsewhere, so that its names and columns are not asked for as those of a frame in memory."""
     return _home_of(X) in _PACKAGES
+
+
+def refuse_at_workers(X: Any, who: str, why: str) -> None:
+    """Refuse rows on disk and at workers where all rows must be in memory; `why` says what needs them."""
+    refuse_stored(X, who, why)
+    home = _home_of(X)
+    if home in _BY_THE_CPU:
+        raise InputError(
+            f"X of {who} must be in memory, since {why}; got rows at workers of {home}. Give a sample as an array, or "
+            "take a model that goes through its rows in order, such as SphericalKMeans, DPvMFMeans or "
+            "VonMisesFisherMixture."
+        )
 
 
 def n_columns(X: Any, who: str) -> int:

@@ -151,6 +151,8 @@ MODELS: dict[str, ModelSchema] = {
             Field("offsets_", "float64", "K", is_required=False),  # not in files from before `balance`
             Field("inertia_", "float"),
             Field("objective_", "float"),
+            Field("free_objective_", "float", is_required=False),  # these two of balanced clusters alone
+            Field("free_largest_", "int", is_required=False),
             Field("n_iter_", "int"),
             Field("n_steps_", "int"),
         ),

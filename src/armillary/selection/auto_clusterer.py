@@ -15,14 +15,14 @@ import numpy.typing as npt
 
 from armillary._typing import ArrayLike, Float64Array, IntArray, RandomState
 from armillary.draws import Stream
-from armillary.engines.select import open_passes
+from armillary.engines.select import open_passes, refuse_at_workers
 from armillary.exceptions import ParameterError
 from armillary.models.clusterer import Clusterer
 from armillary.models.labels_out import labels_to
 from armillary.models.saved_state import SavedRecord
 from armillary.models.turns import learning, reading
 from armillary.naming.cluster_names import ClusterNames, name_clusters
-from armillary.points import Points, everywhere, refuse_stored
+from armillary.points import Points, everywhere
 from armillary.rules import AffineRule
 from armillary.selection import levels as tree_levels
 from armillary.selection.automatic import ModelChoice, as_fitted, check_min_size, drawn_rows, find_model
@@ -198,7 +198,7 @@ class AutoClusterer(Clusterer):
         self
         """
         self._check_own()
-        refuse_stored(X, self._who, "models are compared on a sample of it and fitted over and over")
+        refuse_at_workers(X, self._who, "models are compared on a sample of it and fitted over and over")
         given = self._gate(X, sample_weight, is_new=True)
         idf = inverse_frequencies(X) if self._weighs(X) else None
         given = given if idf is None else self._gate(weighed(X, idf), sample_weight, is_new=True)
@@ -306,7 +306,7 @@ class AutoClusterer(Clusterer):
         points = self._gate(X, sample_weight, is_new=is_new)
         if is_new or self._saved_state.idf is None:
             return points
-        refuse_stored(X, self._who, "its columns are weighed first")
+        refuse_at_workers(X, self._who, "its columns are weighed first")
         return self._gate(weighed(X, self._saved_state.idf), sample_weight, is_new=is_new)
 
     def _answers(self, X: Any, *, rejects: bool, out: Any = None) -> IntArray:
