@@ -215,6 +215,20 @@ def test_strangers_among_wide_clusters_raise_no_limit(heavy, monkeypatch):
     assert tails_of(*mixed)(strangers).mean() < 0.15  # what it is for
 
 
+def test_heavy_tails_of_few_rows_are_no_strangers():
+    directions = np.eye(3)[:1] * np.array([[1.0], [-1.0]])
+    elsewhere = tails.Elsewhere.evenly(directions, np.random.default_rng(0))
+    called = []
+    for seed in range(40):
+        draws = np.random.default_rng(seed)
+        noise = 0.28 * draws.normal(size=(300, 3)) * np.sqrt(5.0 / draws.chisquare(5.0, 300))[:, None]
+        rows = np.repeat(directions, 150, axis=0) + noise
+        cosines = rows @ directions.T / np.linalg.norm(rows, axis=1, keepdims=True)
+        belongs = tails.shares_that_belong(np.argmax(cosines, axis=1), 1.0 - cosines.max(axis=1), 2, elsewhere)
+        called.append(np.mean(belongs < 0.5))
+    assert np.mean(called) < 0.02  # 0.04 where strangers are weighed against gamma tails alone
+
+
 def test_rows_held_by_themselves_alone_are_told_as_predict_would():
     X = even(300, 200)  # no clusters: every row is nearest to a direction that it is a part of
     labels = np.argmax(X @ even(40, 200, 2).T, axis=1)

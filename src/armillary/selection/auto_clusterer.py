@@ -477,10 +477,10 @@ class AutoClusterer(Clusterer):
             words.append(f"Shown are {counted(n_shown, 'cluster')} of its tree.")
         if self._rate is not None:
             n_out = int(np.count_nonzero(labels < 0))
-            words.append(
-                f"{counted(n_out, 'row')} lie beyond the limit of their cluster and get -1; of rows that belong, "
-                f"{self._rate:.1%} would."
-            )
+            beyond = "lies beyond the limit of its cluster and gets" if n_out == 1 else (
+                "lie beyond the limit of their cluster and get"
+            )  # fmt: skip
+            words.append(f"{counted(n_out, 'row')} {beyond} -1; of rows that belong, {self._rate:.1%} would.")
         return " ".join(words)
 
 
