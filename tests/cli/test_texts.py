@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import stat
 import sys
 import types
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from armillary.exceptions import InputError
 from armillary.texts import WordWeights, tfidf_rows
 
 TOPICS = {
@@ -137,6 +139,13 @@ def test_an_empty_text_is_flagged(cli, tmp_path, corpus):
         "1 of 181 texts has none of the words that are weighed, row 60, counted from 0: it gets the label -1."
         in done.err
     )
+
+
+@pytest.mark.parametrize(("texts", "have"), [(["only one"], "1 text has"), (["one", "the two"], "2 texts have")])
+def test_texts_without_two_words(texts, have):
+    sentence = f"must have at least two words in all; {have} fewer that are no stop words. Check the column"
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        tfidf_rows(texts)
 
 
 def test_new_texts_are_placed_by_the_words_of_the_first(cli, texts_csv, tmp_path, corpus):

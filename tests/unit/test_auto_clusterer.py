@@ -16,7 +16,7 @@ from armillary.datasets import make_sparse_topics, make_vmf_mixture
 from armillary.distributions import vmf
 from armillary.engines.contract import Here
 from armillary.exceptions import ParameterError
-from armillary.selection import levels, tails, term_weights
+from armillary.selection import auto_clusterer, levels, tails, term_weights
 
 
 @pytest.fixture(scope="module")
@@ -260,6 +260,20 @@ def test_strangers_that_are_not_even_are_told_by_a_hill_of_their_own():
     assert (tails.shares_that_belong(labels[:2_000], heavy, 4, None) == 1.0).all()
 
 
+def test_strangers_among_many_rows_are_learned_from_some_and_told_for_all():
+    draws = np.random.default_rng(0)
+    labels = np.sort(np.arange(44_000) % 4)
+    is_strange = np.arange(44_000) % 11 == 0
+    distances = np.where(is_strange, draws.normal(0.6, 0.05, 44_000), draws.gamma(10.0, 0.02, 44_000))
+    found = tails.shares_that_belong(labels, distances, 4, None)
+    assert found[~is_strange].mean() > 0.99 > 0.1 > found[is_strange].mean()
+    few = tails._spread(labels)
+    assert len(few) == 44_000 // 3 + 1
+    assert (abs(np.bincount(labels[few]) - len(few) / 4) <= 1).all()
+    some = tails.shares_that_belong(labels[few], distances[few], 4, None)
+    assert np.mean((some < 0.5) == (found[few] < 0.5)) > 0.999
+
+
 def test_planted_outliers_are_caught_and_few_others(rows):
     X, _, _ = rows
     strangers = np.random.default_rng(1).normal(size=(77, 20))
@@ -273,6 +287,11 @@ def test_planted_outliers_are_caught_and_few_others(rows):
     kept = AutoClusterer(n_threads=1).fit(np.r_[X, strangers])
     assert (kept.labels_ >= 0).all()
     np.testing.assert_array_equal(kept.predict(strangers, reject=True), model.labels_[700:])
+
+
+def test_one_outlier_is_one():
+    said = auto_clusterer._of_outliers(1, 0.01)
+    assert said == "1 row lies beyond the limit of its cluster and gets -1; of rows that belong, 1.0% would."
 
 
 def test_membership_is_small_where_rows_are_strange(rows, fitted):

@@ -190,9 +190,10 @@ def weighed_texts(texts: Sequence[str], advance: Advance | None = None) -> tuple
             return sp.csr_array(rows), WordWeights(
                 weigher.get_feature_names_out().tolist(), np.array(weigher.idf_, float)
             )
+    have = "1 text has" if len(said) == 1 else f"{len(said):,} texts have"
     raise InputError(
-        f"The texts of {_WHO} must have at least two words in all; {len(said):,} texts have fewer that are no stop "
-        "words. Check the column, or embed the texts: --embed MODEL."
+        f"The texts of {_WHO} must have at least two words in all; {have} fewer that are no stop words. Check "
+        "the column, or embed the texts: --embed MODEL."
     )
 
 
