@@ -7,8 +7,8 @@ Score        modularity x agreement for the sizes: how far rows keep their neigh
              the highest modularity that clusters of these sizes can have
 Ties         where the score is flat it is measured at half steps and with more cuts, and read together with that of
              the steps beside it; of those within one standard error of the best the coarsest is taken
-Verdict      clear, where the share of the ceiling x agreement is well above what rows without clusters
-             (`fitting/nulls.py`) have there, and seldom exceed
+Verdict      clear, where the share of the ceiling x agreement, less its standard error, is well above what rows without
+             clusters (`fitting/nulls.py`) have there, and seldom exceed
 """
 
 from __future__ import annotations
@@ -111,6 +111,11 @@ class Candidate:
         """Its standard error."""
         return self._of_ceiling(self.error)
 
+    @property
+    def sure_clearness(self) -> float:
+        """The clearness less its standard error."""
+        return max(0.0, self.clearness - self.clearness_error)
+
     def _of_ceiling(self, score: float) -> float:
         return score / math.sqrt(self.ceiling) if self.ceiling > 0.0 else 0.0
 
@@ -153,7 +158,7 @@ class Selection:
     @property
     def clarity(self) -> float:
         """How far beyond chance the clusters are clear, from 0 to 1."""
-        return 0.0 if self.best is None else clarity_of(self.best.clearness, self.null.level)
+        return 0.0 if self.best is None else clarity_of(self.best.sure_clearness, self.null.level)
 
     @property
     def is_clear(self) -> bool:
@@ -163,7 +168,7 @@ class Selection:
     @property
     def is_close(self) -> bool:
         """Whether chance, of the halves or of the draws without clusters, may have decided that."""
-        return self.best is not None and self.null.may_decide(self.best.clearness, self.best.clearness_error)
+        return self.best is not None and self.null.may_decide(self.best.sure_clearness, self.best.clearness_error)
 
 
 def clarity_of(clearness: float, null: float) -> float:
@@ -307,9 +312,10 @@ def _null_of(passes: Passes, stream: Stream, best: Candidate, n_threads: int | N
     found = [drawn(0)]
     is_few = points.n_rows <= _ONE_NULL_ROWS
     low, high = _UNDECIDED
-    if is_few or low < clarity_of(best.clearness, found[0]) < high:
+    if is_few or low < clarity_of(best.sure_clearness, found[0]) < high:
         found += [drawn(number) for number in range(1, _N_NULLS if is_few else _N_NULLS_OF_MANY)]
-    while len(found) < (_MOST_NULLS if is_few else _MOST_NULLS_OF_MANY) and Null.of(found).may_decide(best.clearness):
+    most = _MOST_NULLS if is_few else _MOST_NULLS_OF_MANY
+    while len(found) < most and Null.of(found).may_decide(best.sure_clearness):
         found.append(drawn(len(found)))
     return Null.of(found)
 
