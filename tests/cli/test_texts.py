@@ -148,6 +148,16 @@ def test_texts_without_two_words(texts, have):
         tfidf_rows(texts)
 
 
+def test_a_topic_of_more_than_half_of_the_texts_keeps_its_words():
+    topics = ["parcel late courier", "refund card bank", "password login email"]
+    texts = [topics[0]] * 60 + [topics[1]] * 25 + [topics[2]] * 15
+    rows, words = tfidf_rows(texts)
+    assert (np.diff(rows.indptr) == 3).all()  # those of the first were left out, and its texts had no cluster
+    assert sorted(words) == sorted(" ".join(topics).split())
+    again = [f"order {text} {number % 7} apples{number % 50}" for number, text in enumerate(texts)]
+    assert "order" not in tfidf_rows(again)[1]  # of every text, and all have others
+
+
 def test_new_texts_are_placed_by_the_words_of_the_first(cli, texts_csv, tmp_path, corpus):
     assert cli("cluster", "texts.csv", "--text-column", "body", "-k", "3", "--no-report").code == 0
     folder = tmp_path / "texts-clusters"
