@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import stat
 import sys
 import types
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from armillary.exceptions import InputError
 from armillary.texts import WordWeights, tfidf_rows
 
 TOPICS = {
@@ -137,6 +139,23 @@ def test_an_empty_text_is_flagged(cli, tmp_path, corpus):
         "1 of 181 texts has none of the words that are weighed, row 60, counted from 0: it gets the label -1."
         in done.err
     )
+
+
+@pytest.mark.parametrize(("texts", "have"), [(["only one"], "1 text has"), (["one", "the two"], "2 texts have")])
+def test_texts_without_two_words(texts, have):
+    sentence = f"must have at least two words in all; {have} fewer that are no stop words. Check the column"
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        tfidf_rows(texts)
+
+
+def test_a_topic_of_more_than_half_of_the_texts_keeps_its_words():
+    topics = ["parcel late courier", "refund card bank", "password login email"]
+    texts = [topics[0]] * 60 + [topics[1]] * 25 + [topics[2]] * 15
+    rows, words = tfidf_rows(texts)
+    assert (np.diff(rows.indptr) == 3).all()  # those of the first were left out, and its texts had no cluster
+    assert sorted(words) == sorted(" ".join(topics).split())
+    again = [f"order {text} {number % 7} apples{number % 50}" for number, text in enumerate(texts)]
+    assert "order" not in tfidf_rows(again)[1]  # of every text, and all have others
 
 
 def test_new_texts_are_placed_by_the_words_of_the_first(cli, texts_csv, tmp_path, corpus):

@@ -16,7 +16,7 @@ from armillary.datasets import make_sparse_topics, make_vmf_mixture
 from armillary.distributions import vmf
 from armillary.engines.contract import Here
 from armillary.exceptions import ParameterError
-from armillary.selection import levels, tails, term_weights
+from armillary.selection import auto_clusterer, levels, tails, term_weights
 
 
 @pytest.fixture(scope="module")
@@ -215,6 +215,20 @@ def test_strangers_among_wide_clusters_raise_no_limit(heavy, monkeypatch):
     assert tails_of(*mixed)(strangers).mean() < 0.15  # what it is for
 
 
+def test_heavy_tails_of_few_rows_are_no_strangers():
+    directions = np.eye(3)[:1] * np.array([[1.0], [-1.0]])
+    elsewhere = tails.Elsewhere.evenly(directions, np.random.default_rng(0))
+    called = []
+    for seed in range(40):
+        draws = np.random.default_rng(seed)
+        noise = 0.28 * draws.normal(size=(300, 3)) * np.sqrt(5.0 / draws.chisquare(5.0, 300))[:, None]
+        rows = np.repeat(directions, 150, axis=0) + noise
+        cosines = rows @ directions.T / np.linalg.norm(rows, axis=1, keepdims=True)
+        belongs = tails.shares_that_belong(np.argmax(cosines, axis=1), 1.0 - cosines.max(axis=1), 2, elsewhere)
+        called.append(np.mean(belongs < 0.5))
+    assert np.mean(called) < 0.02  # 0.04 where strangers are weighed against gamma tails alone
+
+
 def test_rows_held_by_themselves_alone_are_told_as_predict_would():
     X = even(300, 200)  # no clusters: every row is nearest to a direction that it is a part of
     labels = np.argmax(X @ even(40, 200, 2).T, axis=1)
@@ -246,6 +260,20 @@ def test_strangers_that_are_not_even_are_told_by_a_hill_of_their_own():
     assert (tails.shares_that_belong(labels[:2_000], heavy, 4, None) == 1.0).all()
 
 
+def test_strangers_among_many_rows_are_learned_from_some_and_told_for_all():
+    draws = np.random.default_rng(0)
+    labels = np.sort(np.arange(44_000) % 4)
+    is_strange = np.arange(44_000) % 11 == 0
+    distances = np.where(is_strange, draws.normal(0.6, 0.05, 44_000), draws.gamma(10.0, 0.02, 44_000))
+    found = tails.shares_that_belong(labels, distances, 4, None)
+    assert found[~is_strange].mean() > 0.99 > 0.1 > found[is_strange].mean()
+    few = tails._spread(labels)
+    assert len(few) == 44_000 // 3 + 1
+    assert (abs(np.bincount(labels[few]) - len(few) / 4) <= 1).all()
+    some = tails.shares_that_belong(labels[few], distances[few], 4, None)
+    assert np.mean((some < 0.5) == (found[few] < 0.5)) > 0.999
+
+
 def test_planted_outliers_are_caught_and_few_others(rows):
     X, _, _ = rows
     strangers = np.random.default_rng(1).normal(size=(77, 20))
@@ -259,6 +287,11 @@ def test_planted_outliers_are_caught_and_few_others(rows):
     kept = AutoClusterer(n_threads=1).fit(np.r_[X, strangers])
     assert (kept.labels_ >= 0).all()
     np.testing.assert_array_equal(kept.predict(strangers, reject=True), model.labels_[700:])
+
+
+def test_one_outlier_is_one():
+    said = auto_clusterer._of_outliers(1, 0.01)
+    assert said == "1 row lies beyond the limit of its cluster and gets -1; of rows that belong, 1.0% would."
 
 
 def test_membership_is_small_where_rows_are_strange(rows, fitted):

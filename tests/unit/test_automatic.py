@@ -131,6 +131,35 @@ def test_how_clear_is_read_against_chance():
     assert candidates.clarity_of(1.0, 1.0) > candidates.LEAST_CLARITY  # equal rows
 
 
+@pytest.mark.parametrize(("level", "n_draws"), [(0.1, 5), (0.565, 20), (0.85, 5)])
+def test_more_rows_without_clusters_are_drawn_near_the_border(level, n_draws, monkeypatch):
+    X, _ = clusters(300, 16, 4, 0, 20.0)
+    draws = [float(one) for one in level + 0.06 * np.random.default_rng(0).normal(size=20)]
+    left = list(draws)
+    monkeypatch.setattr(candidates, "_null_draw", lambda *_: left.pop(0))
+    found = choose_model(X, n_threads=1)
+    best = found.selection.best
+    assert best.clearness == pytest.approx(0.7, abs=0.05)
+    assert len(draws) - len(left) == n_draws
+    null = candidates.Null.of(draws[:n_draws])
+    assert found.clarity == candidates.clarity_of(best.clearness - best.clearness_error, null.level)
+    assert found.selection.is_close == ("within chance of the border: another seed may say" in found.reason)
+    assert found.selection.is_close == (n_draws == 20)
+
+
+def test_what_draws_without_clusters_say():
+    # five of them are off by a deviation x sqrt(1 / 5 + 1 / 8), and what is clear by less than two of these is close
+    null = candidates.Null.of([0.2, 0.3, 0.25, 0.35, 0.15])
+    assert null.level == pytest.approx(0.25 + 0.0790569)
+    assert null.error == pytest.approx(0.0790569 * 0.325**0.5)
+    assert candidates.Null.of([0.3]) == candidates.Null(0.3, 0.0)
+    assert null.may_decide(0.45)
+    assert not null.may_decide(0.8)
+    assert not null.may_decide(0.2)
+    assert not candidates.Null(0.33, 0.0).may_decide(0.45)
+    assert candidates.Null(0.33, 0.0).may_decide(0.45, error=0.05)
+
+
 @pytest.mark.parametrize("n_features", [3, 20])
 def test_two_clusters_are_clear(n_features):
     X, truth = clusters(400, n_features, 2, 1, 100.0, min_angle=1.0)
@@ -345,7 +374,7 @@ def test_wrong_calls_are_sentences():
         choose_model(X, n_threads=0)
     with pytest.raises(ParameterError, match=r"`verbose` of choose_model"):
         choose_model(X, verbose=-1)
-    with pytest.raises(InputError, match=r"Row 3 of X has norm 0"):
+    with pytest.raises(InputError, match=r'Row 3 of X has norm 0.* missing="flag" gives them the label -1\.$'):
         choose_model(np.where(np.arange(30)[:, None] == 3, 0.0, X))
     with pytest.raises(ParameterError, match=r"`random_state` must be"):
         choose_model(X, random_state="seed")

@@ -265,7 +265,7 @@ def test_texts_from_a_file_beside(tmp_path):
     (tmp_path / "texts.csv").write_text('text,n\n"one, and",1\ntwo,2\n')
     said = sentence(tmp_path / "rows.npy", texts=tmp_path / "texts.csv")
     assert said == (
-        f"'{tmp_path / 'texts.csv'}' must have texts for each of the 3 rows; it has shape 2. "
+        f"'{tmp_path / 'texts.csv'}' must have texts for each of the 3 rows; it has 2. "
         "Check that both come from the same rows."
     )
 

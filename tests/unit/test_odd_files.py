@@ -118,6 +118,15 @@ def test_a_table_with_a_text_is_one_of_texts_whatever_numbers_it_has(tmp_path):
     assert not holds_documents(vectors)
 
 
+def test_one_line_of_text_is_no_header(tmp_path):
+    for line in ("just one document here", "one, with commas\n", "ein Körbchen Äpfel\n\n"):
+        path = written(tmp_path, "texts.txt", line)
+        assert holds_documents(path)
+        assert read_documents(path).texts == [line.strip()]
+    assert not holds_documents(written(tmp_path, "texts.txt", "0.1 0.2 0.3\n"))
+    assert not holds_documents(written(tmp_path, "texts.txt", "x y z\n0.1 0.2 0.3\n"))
+
+
 def test_a_named_column_that_is_empty_is_still_there(tmp_path):
     path = written(tmp_path, "texts.csv", "n,text\n1,\n2,\n")
     assert read_documents(path, text_column="text").texts == ["", ""]

@@ -338,6 +338,7 @@ def test_rows_without_a_direction_are_counted_and_left_out(page_of):
     labels[[4, 9]] = -1
     page = page_of(X, labels)
     assert "3 rows have no direction (all zeros, or not numbers) and are not drawn." in page.said
+    assert "2 rows (3.3 %) belong to no cluster." in page.said  # as the terminal says
     assert page.data["n"] == 57
     assert set(unpacked(page.data["rows"], "<u4")) == set(range(60)) - {4, 9, 17}
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pathlib
+import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -237,3 +239,24 @@ def test_fvecs_and_bvecs(tmp_path):
 def test_fvecs_that_are_wrong(tmp_path, content, sentence):
     with pytest.raises(InputError, match=sentence):
         read_vectors(written(tmp_path, "base.fvecs", content))
+
+
+# ------------------------------------------------------------------------------------------------ columns beside
+
+
+@pytest.mark.parametrize(
+    ("frame", "way"), [(pd.DataFrame, "columns=['id', 'label']"), (pl.DataFrame, "['id', 'label']")]
+)
+def test_a_column_of_ids_among_the_numbers_is_told(frame, way):
+    columns = {f"x{number}": column for number, column in enumerate(X.T)}
+    table = frame({"id": np.arange(12) + 1000.0, **columns, "label": np.arange(12) % 2})
+    sentence = (
+        "X of SphericalKMeans has columns whose names say ids or labels, 'id', 'label': they count as coordinates of "
+        f"the vectors. Leave them out: X.drop({way})."
+    )
+    with pytest.warns(UserWarning, match=re.escape(sentence)):
+        SphericalKMeans(2, random_state=0, n_threads=1).fit(table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SphericalKMeans(2, random_state=0, n_threads=1).fit(frame(columns))
+        SphericalKMeans(2, random_state=0, n_threads=1).fit(frame({"x": X[:, 0], "y": X[:, 1], "z": X[:, 2]}))

@@ -31,6 +31,9 @@ _COUNTED_NAME = re.compile(r"(.*?)[_. -]?(\d+)")
 _SPACE_NAMES = ({"x", "y", "z"}, {"x", "y"}, {"nx", "ny", "nz"})
 _VECTOR_KEYS = ("vector", "embedding", "x")
 
+# A first line that is longer is taken for the only one.
+_LINE_BYTES = 1 << 20
+
 # formats that can hold texts; txt is a table of numbers, or lines of text
 TABLES = frozenset({"csv", "tsv", "parquet", "arrow", "jsonl"})
 
@@ -62,6 +65,8 @@ def holds_documents(
     source = _sources(path, format)[0]
     if source.format not in TABLES or (source.format in ("csv", "tsv") and is_word2vec(source)):
         return False
+    if _are_lines(source, text_column, has_header) and _is_one_line(source):
+        has_header = False
     kinds = _kinds(source, has_header)
     if text_column is not None and text_column not in kinds:
         return False  # what reads vectors says which columns there are
@@ -212,6 +217,12 @@ def _are_lines(source: Source, text_column: str | None, has_header: bool | None)
     """Whether a file of the ending txt is lines of text: nobody named a column or a header."""
     suffixes = [ending.lower() for ending in source.path.suffixes]
     return ".txt" in suffixes[-2:] and text_column is None and has_header is None
+
+
+def _is_one_line(source: Source) -> bool:
+    """Whether there is one line, which is no header of others."""
+    with source.open() as stream:
+        return b"\n" not in stream.read(_LINE_BYTES).strip()
 
 
 def _lines(source: Source) -> list[str]:

@@ -93,9 +93,10 @@ def read_column(
     if values.ndim == 2 and 1 in values.shape:
         values = values.ravel()
     if values.ndim != 1 or len(values) != n_rows:
+        shape = " x ".join(f"{length:,}" for length in values.shape)
         raise InputError(
-            f"'{os.fsdecode(path)}' must have {what} for each of the {n_rows:,} rows; it has shape "
-            f"{' x '.join(f'{length:,}' for length in values.shape)}. Check that both come from the same rows."
+            f"'{os.fsdecode(path)}' must have {what} for each of the {n_rows:,} rows; it has "
+            f"{shape if values.ndim == 1 else f'shape {shape}'}. Check that both come from the same rows."
         )
     return values
 

@@ -31,6 +31,7 @@ from armillary.fitting.events import Emitter, observers
 from armillary.fitting.progress import ProgressBar
 from armillary.models.parameters import AnyRows, Check, R
 from armillary.models.turns import Turns, publish
+from armillary.sources.columns import side_columns, some
 from armillary.validation import MOST_COPIES, check_choice, check_integer, is_vector_column
 from armillary.workers import thread_count
 
@@ -133,8 +134,23 @@ class UnitVectorEstimator(BaseEstimator):
             return
         if is_new:
             validate_data(BaseEstimator(), X, skip_check_array=True)
+            self._warn_of_ids(X)
         else:
             validate_data(self, X, skip_check_array=True, reset=False)
+
+    def _warn_of_ids(self, X: Any) -> None:
+        """Say that a column that is called id or label counts as a coordinate."""
+        names = [name for name in getattr(X, "columns", ()) if isinstance(name, str)]
+        aside = side_columns(names)
+        if aside and len(names) > len(aside) + 1:
+            told = [name for name in names if name in aside]
+            way = f"columns={told!r}" if hasattr(X, "iloc") else f"{told!r}"  # pandas, or Polars
+            warnings.warn(
+                f"X of {self._who} has columns whose names say ids or labels, {some(told)}: they count as coordinates "
+                f"of the vectors. Leave them out: X.drop({way}).",
+                UserWarning,
+                stacklevel=6,
+            )
 
     def _publish(self, X: Any, *, is_new: bool, without: Iterable[str] = (), **fitted: Any) -> None:
         """Set the fitted attributes, all at once, after everything that can fail; those in `without` go."""

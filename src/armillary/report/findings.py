@@ -19,6 +19,7 @@ class Findings:
     n_features: int
     is_sparse: bool
     rows: IntArray  # (n,) numbers of the rows that have a direction: what `facts` counts
+    n_out: int  # rows with label -1, with a direction or without
     facts: ClusterFacts
     atlas: Atlas  # of the rows drawn
     drawn: IntArray  # (m,) which of `rows` those are

@@ -104,9 +104,9 @@ def headline(data: ReportData, found: Findings) -> str:
     named = [found.words[k] for k in np.argsort(-facts.sizes, kind="stable")[:3] if found.words[k]]
     if named:
         words += f" The largest {'is' if len(named) == 1 else 'are'} {escape('; '.join(named))}."
-    if facts.n_noise:
-        belong = "belongs" if facts.n_noise == 1 else "belong"
-        words += f" {counted(facts.n_noise, 'row')} ({percent(facts.n_noise / found.n_rows)}) {belong} to no cluster."
+    if found.n_out:
+        belong = "belongs" if found.n_out == 1 else "belong"
+        words += f" {counted(found.n_out, 'row')} ({percent(found.n_out / found.n_rows)}) {belong} to no cluster."
     return words
 
 
@@ -201,8 +201,8 @@ def _tiles(data: ReportData, found: Findings) -> str:
         ("cluster" if facts.n_clusters == 1 else "clusters", f"{facts.n_clusters:,}"),
         ("row" if found.n_rows == 1 else "rows", f"{found.n_rows:,}"),
     ]
-    if facts.n_noise:
-        tiles.append(("in no cluster", f"{facts.n_noise:,}"))
+    if found.n_out:
+        tiles.append(("in no cluster", f"{found.n_out:,}"))
     if len(facts.names):
         tiles.append(("half of the rows within", in_degrees(float(np.nanmedian(facts.angles)))))
     if facts.n_scored:

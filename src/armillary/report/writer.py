@@ -118,6 +118,7 @@ def _findings(data: ReportData, max_points: int, n_threads: int | None, facts: C
         n_features=matrix.shape[1],
         is_sparse=points.is_sparse,
         rows=rows,
+        n_out=int((labels < 0).sum()),
         facts=facts,
         atlas=atlas,
         drawn=drawn,

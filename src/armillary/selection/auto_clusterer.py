@@ -476,12 +476,14 @@ class AutoClusterer(Clusterer):
         if n_shown != n_chosen or self.level != "chosen":
             words.append(f"Shown are {counted(n_shown, 'cluster')} of its tree.")
         if self._rate is not None:
-            n_out = int(np.count_nonzero(labels < 0))
-            words.append(
-                f"{counted(n_out, 'row')} lie beyond the limit of their cluster and get -1; of rows that belong, "
-                f"{self._rate:.1%} would."
-            )
+            words.append(_of_outliers(int(np.count_nonzero(labels < 0)), self._rate))
         return " ".join(words)
+
+
+def _of_outliers(n_out: int, rate: float) -> str:
+    beyond = "lies beyond the limit of its cluster and gets" if n_out == 1 else None
+    beyond = beyond or "lie beyond the limit of their cluster and get"
+    return f"{counted(n_out, 'row')} {beyond} -1; of rows that belong, {rate:.1%} would."
 
 
 def _centers(points: Points, state: SavedState, ids: npt.NDArray[np.int64]) -> Float64Array:

@@ -24,6 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 from armillary._typing import ArrayLike, Callback, Float64Array, RandomState
 from armillary.draws import Stream
 from armillary.engines.select import open_passes
+from armillary.exceptions import RowError
 from armillary.fitting.events import Emitter
 from armillary.models.estimator import all_observers, check_missing
 from armillary.models.means.spherical_kmeans import SphericalKMeans
@@ -153,7 +154,10 @@ def choose_model(
         check_integer(n_threads, "n_threads", who, low=1, hint="None takes every core.")
     refuse_stored(X, who, "models are compared on a sample of it and fitted over and over")
     gate = as_present_points if check_missing(missing, who) else as_points
-    points = replace(gate(X, who, sample_weight), is_present=None)
+    try:
+        points = replace(gate(X, who, sample_weight), is_present=None)
+    except RowError as error:
+        raise (error.or_flagged() if error.lacks_direction else error) from error
     size = check_min_size(min_cluster_size, points.n_rows, who)
     watching = all_observers(None, verbose, who)
     return find_model(points, Stream.of(random_state), watching, size, n_threads, X, sample_weight, missing)
@@ -324,11 +328,12 @@ def _verdict(selection: Selection) -> str:
     """Whether to believe it."""
     assert selection.best is not None
     scale = f"{selection.clarity:.2f} on a scale from 0, rows like these without clusters, to 1"
+    close = " That is within chance of the border: another seed may say otherwise." if selection.is_close else ""
     if selection.is_clear:
-        return f"They are clear: {scale}."
+        return f"They are clear: {scale}{f'; it takes {LEAST_CLARITY:.2f}' if close else ''}.{close}"
     return (
         f"They are not clear: rows like these without clusters have clusters nearly as clear ({scale}; it takes "
-        f"{LEAST_CLARITY:.2f}). This is the best cut all the same."
+        f"{LEAST_CLARITY:.2f}).{close} This is the best cut all the same."
     )
 
 

@@ -7,8 +7,8 @@ Score        modularity x agreement for the sizes: how far rows keep their neigh
              the highest modularity that clusters of these sizes can have
 Ties         where the score is flat it is measured at half steps and with more cuts, and read together with that of
              the steps beside it; of those within one standard error of the best the coarsest is taken
-Verdict      clear, where the share of the ceiling x agreement is well above what rows without clusters
-             (`fitting/nulls.py`) have there, and seldom exceed
+Verdict      clear, where the share of the ceiling x agreement, less its standard error, is well above what rows without
+             clusters (`fitting/nulls.py`) have there, and seldom exceed
 """
 
 from __future__ import annotations
@@ -61,10 +61,13 @@ _N_STEPS = 5
 _N_CUTS = 3
 _MOST_CUTS = 6
 # Draws of rows without clusters. Of many rows, whose draws differ less and cost more, one tells clear from unclear
-# unless it comes between these.
+# unless it comes between these. Where what is clear lies within so many standard errors of what they say, more are
+# drawn: of five draws of 400 rows clarity scatters by 0.08, of twenty by 0.04.
 _N_NULLS, _N_NULLS_OF_MANY = 5, 3
+_MOST_NULLS, _MOST_NULLS_OF_MANY = 20, 6
 _ONE_NULL_ROWS = 2_000
 _UNDECIDED = (0.05, 0.5)
+_SURE = 2.0
 _NULL_STEPS = 6
 # What chance is taken to reach at most: clusters of equal rows are clear, even where each is one word and rows without
 # clusters fall into as few kinds.
@@ -101,7 +104,46 @@ class Candidate:
     @property
     def clearness(self) -> float:
         """The score as a share of the highest that clusters of these sizes can have: 1 where they lie apart."""
-        return self.score / math.sqrt(self.ceiling) if self.ceiling > 0.0 else 0.0
+        return self._of_ceiling(self.score)
+
+    @property
+    def clearness_error(self) -> float:
+        """Its standard error."""
+        return self._of_ceiling(self.error)
+
+    @property
+    def sure_clearness(self) -> float:
+        """The clearness less its standard error."""
+        return max(0.0, self.clearness - self.clearness_error)
+
+    def _of_ceiling(self, score: float) -> float:
+        return score / math.sqrt(self.ceiling) if self.ceiling > 0.0 else 0.0
+
+
+@dataclass(frozen=True)
+class Null:
+    """The clearness that rows without clusters seldom exceed: the mean of draws and one deviation."""
+
+    level: float
+    error: float  # its standard error
+
+    @classmethod
+    def of(cls, draws: list[float]) -> Null:
+        """Of the clearness of each draw."""
+        n_draws = len(draws)
+        if n_draws < 2:
+            return cls(float(np.mean(draws)), 0.0)
+        deviation = float(np.std(draws, ddof=1))
+        error = deviation * math.sqrt(1.0 / n_draws + 0.5 / (n_draws - 1))
+        return cls(float(np.mean(draws)) + deviation, error)
+
+    def may_decide(self, clearness: float, error: float = 0.0) -> bool:
+        """Whether clusters of this clearness are clear or not by what is within chance."""
+        room = _SURE * math.hypot(self.error, error)
+        return clarity_of(clearness, self.level + room) < LEAST_CLARITY <= clarity_of(clearness, self.level - room)
+
+
+NO_NULL = Null(0.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,17 +153,22 @@ class Selection:
     candidates: list[Candidate]  # coarse to fine
     best: Candidate | None  # None: one cluster
     k_range: tuple[int, int]  # numbers of clusters that fit about as well
-    null: float  # the clearness that rows without clusters seldom exceed at that resolution
+    null: Null
 
     @property
     def clarity(self) -> float:
         """How far beyond chance the clusters are clear, from 0 to 1."""
-        return 0.0 if self.best is None else clarity_of(self.best.clearness, self.null)
+        return 0.0 if self.best is None else clarity_of(self.best.sure_clearness, self.null.level)
 
     @property
     def is_clear(self) -> bool:
         """Whether that is enough."""
         return self.clarity >= LEAST_CLARITY
+
+    @property
+    def is_close(self) -> bool:
+        """Whether chance, of the halves or of the draws without clusters, may have decided that."""
+        return self.best is not None and self.null.may_decide(self.best.sure_clearness, self.best.clearness_error)
 
 
 def clarity_of(clearness: float, null: float) -> float:
@@ -165,12 +212,12 @@ def compare_clusterings(
     """The clusterings of the rows, and the one to take; without a null nothing is said about how clear it is."""
     n_rows = passes.points.n_rows
     if n_rows < FEWEST_ROWS:
-        return Selection([], None, (1, 1), 0.0)
+        return Selection([], None, (1, 1), NO_NULL)
     comparison = Comparison.of(passes, stream)
     found = _sweep(comparison, n_rows, watch)
     candidates = _read_together([found[exponent] for exponent in sorted(found)])
     best, k_range = taken(candidates)
-    null = 0.0 if best is None or not has_null else _null_clearness(passes, stream, best, n_threads)
+    null = NO_NULL if best is None or not has_null else _null_of(passes, stream, best, n_threads)
     return Selection(candidates, best, k_range, null)
 
 
@@ -251,8 +298,8 @@ def _variance(values: Iterable[float]) -> float:
     return float(known.var(ddof=1) / len(known))
 
 
-def _null_clearness(passes: Passes, stream: Stream, best: Candidate, n_threads: int | None) -> float:
-    """What rows without clusters reach at a resolution or half a step beside it: the mean of draws and one deviation.
+def _null_of(passes: Passes, stream: Stream, best: Candidate, n_threads: int | None) -> Null:
+    """What rows without clusters reach at a resolution or half a step beside it.
 
     Where they are one cluster there, it is the first finer resolution at which they are not.
     """
@@ -265,9 +312,12 @@ def _null_clearness(passes: Passes, stream: Stream, best: Candidate, n_threads: 
     found = [drawn(0)]
     is_few = points.n_rows <= _ONE_NULL_ROWS
     low, high = _UNDECIDED
-    if is_few or low < clarity_of(best.clearness, found[0]) < high:
+    if is_few or low < clarity_of(best.sure_clearness, found[0]) < high:
         found += [drawn(number) for number in range(1, _N_NULLS if is_few else _N_NULLS_OF_MANY)]
-    return float(np.mean(found) + (np.std(found, ddof=1) if len(found) > 1 else 0.0))
+    most = _MOST_NULLS if is_few else _MOST_NULLS_OF_MANY
+    while len(found) < most and Null.of(found).may_decide(best.sure_clearness):
+        found.append(drawn(len(found)))
+    return Null.of(found)
 
 
 def _null_draw(points: Points, stream: Stream, resolution: float, n_threads: int | None) -> float:

@@ -20,6 +20,7 @@ _WHO = "tfidf_rows"
 # A word of fewer texts tells nothing of a cluster, and most words are such; of few texts two are enough.
 _FEWEST_TEXTS, _FEW_TEXTS = 3, 1000
 _MOST_SHARE = 0.5  # of the texts that may have a word
+_MOST_WORDLESS = 0.01  # of the texts that may be left without a word by that
 _MOST_WORDS = 50_000
 _AT_ONCE = 1000  # texts between two calls of `advance`
 
@@ -30,9 +31,10 @@ def tfidf_rows(texts: Sequence[str], *, advance: Advance | None = None) -> tuple
     """Texts as unit rows of weighed words (TF-IDF).
 
     Words have two letters or more and no digits first; in Chinese, Japanese and other scripts without spaces each two
-    characters that follow each other are one. English stop words are left out, and so are words of more than
-    half of the texts and of fewer than three (two of up to 1,000 texts). At most the 50,000 commonest are kept. A word
-    counts 1 + log of how often it is in a text, times the log of how rare it is in all of them.
+    characters that follow each other are one. English stop words are left out, and so are words of fewer than three
+    texts (two of up to 1,000) and of more than half of them, unless one text in 100 has no others. At most the 50,000
+    commonest are kept. A word counts 1 + log of how often it is in a text, times the log of how rare it is in all of
+    them.
 
     Parameters
     ----------
@@ -172,28 +174,48 @@ def _weigher(**options: Any) -> Any:
 
 def weighed_texts(texts: Sequence[str], advance: Advance | None = None) -> tuple[sp.csr_array, WordWeights]:
     """The rows of `tfidf_rows`, and the weights that made them."""
+    said = _checked(texts)
+    fewest = 2 if len(said) <= _FEW_TEXTS else _FEWEST_TEXTS
+    found = _with_words(said, fewest, _MOST_SHARE, advance)
+    if found is not None and _n_wordless(found) > _MOST_WORDLESS * len(said):
+        # one topic may be more than half of the texts, and its words are all that these have
+        every = _with_words(said, fewest, 1.0, None)
+        if every is not None and _n_wordless(found) - _n_wordless(every) > _MOST_WORDLESS * len(said):
+            found = every
+    found = found or _with_words(said, 1, 1.0, advance)
+    if found is not None:
+        return found
+    have = "1 text has" if len(said) == 1 else f"{len(said):,} texts have"
+    raise InputError(
+        f"The texts of {_WHO} must have at least two words in all; {have} fewer that are no stop words. Check "
+        "the column, or embed the texts: --embed MODEL."
+    )
+
+
+def _with_words(
+    said: list[str], fewest: int, most: float, advance: Advance | None
+) -> tuple[sp.csr_array, WordWeights] | None:
+    """Rows of the words of so many texts or more and of no more than this share; None where fewer than two are left."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    said = _checked(texts)
-    for least, most in ((2 if len(said) <= _FEW_TEXTS else _FEWEST_TEXTS, _MOST_SHARE), (1, 1.0)):
-        weigher = _weigher(
-            stop_words=sorted(ENGLISH_STOP_WORDS),
-            min_df=min(least, max(1, len(said))),
-            max_df=most,
-            max_features=_MOST_WORDS,
-        )
-        try:
-            rows = weigher.fit_transform(_followed(said, advance))
-        except ValueError:  # no word is left
-            continue
-        if rows.shape[1] >= 2:
-            return sp.csr_array(rows), WordWeights(
-                weigher.get_feature_names_out().tolist(), np.array(weigher.idf_, float)
-            )
-    raise InputError(
-        f"The texts of {_WHO} must have at least two words in all; {len(said):,} texts have fewer that are no stop "
-        "words. Check the column, or embed the texts: --embed MODEL."
+    weigher = _weigher(
+        stop_words=sorted(ENGLISH_STOP_WORDS),
+        min_df=min(fewest, max(1, len(said))),
+        max_df=most,
+        max_features=_MOST_WORDS,
     )
+    try:
+        rows = weigher.fit_transform(_followed(said, advance))
+    except ValueError:  # no word is left
+        return None
+    if rows.shape[1] < 2:
+        return None
+    return sp.csr_array(rows), WordWeights(weigher.get_feature_names_out().tolist(), np.array(weigher.idf_, float))
+
+
+def _n_wordless(found: tuple[sp.csr_array, WordWeights]) -> int:
+    """Texts without any of the words."""
+    return int(np.count_nonzero(np.diff(found[0].indptr) == 0))
 
 
 def _followed(texts: list[str], advance: Advance | None) -> Iterator[str]:
