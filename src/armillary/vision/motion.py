@@ -104,15 +104,16 @@ def _searched(
     lens = np.array([camera.fx, camera.fy, camera.cx, camera.cy])
     step, whole = _step(camera), np.eye(6)
     for gate in _GATES:
-        matrix, vector = np.zeros((6, 6)), np.zeros(6)
+        sums = np.zeros((7, 8))
         n_asked, n_found, n_near = kernels.motion_sums(
-            depth, normals.vectors, normals.is_valid, last, lens, rotation, way, step, gate, _WIDTH, matrix, vector
+            depth, normals.vectors, normals.is_valid, last, lens, rotation, way, step, gate, _WIDTH, sums
         )
         agreement = n_near / max(1, n_asked)
         if n_found < _LEAST_FOUND:
             return ViewMotion(rotation, way, 0.0), np.eye(6)
+        matrix = np.triu(sums[:6, :6])
         whole = (matrix + np.triu(matrix, 1).T) / n_found + _PRICES
-        change = _solved(whole, vector / n_found, unseen, rotation @ rest.T)
+        change = _solved(whole, sums[:6, 6] / n_found, unseen, rotation @ rest.T)
         turned = _turned(change[:3])
         rotation, way = turned @ rotation, turned @ way + change[3:]
         if np.abs(change).max() < _STILL:

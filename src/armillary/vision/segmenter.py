@@ -321,9 +321,14 @@ class DirectionSegmenter:
         SegmentedFrame
             Labels, ids and what happened to them.
         """
+        # one pool for the whole frame: a thread takes a tenth of a millisecond to start and to end
+        with Workers(thread_count(self._n_threads, self._who)) as workers:
+            return self._step(frame, rotation, workers)
+
+    def _step(self, frame: Any, rotation: ArrayLike | None, workers: Workers) -> SegmentedFrame:
         watch = Stopwatch()
         self._check_size(frame)
-        scene = self._trusted(self._estimation.scene(frame, watch))
+        scene = self._trusted(self._estimation.scene(frame, watch, workers))
         stride = self._stride or default_stride(scene.normals.is_valid.size)
         with watch.stage("clustering"):
             self._set_drift(scene.normals.is_valid[::stride, ::stride].size)
@@ -334,7 +339,7 @@ class DirectionSegmenter:
                 turn = motion.rotation
             ids = self._tracker.step(rows, turn)
         with watch.stage("labels"):
-            image, counts = self._painted(scene, ids, stride, motion)
+            image, counts = self._painted(scene, ids, stride, motion, workers)
             found = self._described(image, counts, scene, motion, watch)
         self._size = image.shape
         self.n_frames += 1
@@ -366,7 +371,9 @@ class DirectionSegmenter:
         turns = _turns(tracker, last, rows)
         return estimated_motion(scene.depth, scene.normals, last.depth, self._camera, turns)
 
-    def _painted(self, scene: Scene, ids: Any, stride: int, motion: ViewMotion | None) -> tuple[LabelImage, Any]:
+    def _painted(
+        self, scene: Scene, ids: Any, stride: int, motion: ViewMotion | None, workers: Workers
+    ) -> tuple[LabelImage, Any]:
         """The label image of the frame that the tracker has just seen, and pixels by id."""
         back, normals = None, scene.normals
         if motion is not None and motion.is_found and self._steadiness > 0.0:
@@ -374,9 +381,8 @@ class DirectionSegmenter:
             assert self._camera is not None
             back = LookBack(self.last, motion, self._camera, self._steadiness)
         if isinstance(self._tracker, DDPTracker) and (back is not None or stride > 1):
-            with Workers(thread_count(self._n_threads, self._who)) as workers:
-                known, directions = self._tracker.clusters()
-                image = steady_labels(normals, known, directions, scene.depth, back, self._jump, workers)
+            known, directions = self._tracker.clusters()
+            image = steady_labels(normals, known, directions, scene.depth, back, self._jump, workers)
         else:
             image = paint(normals, self._named(normals, ids, stride))
         if self._steadiness > 0.0 and isinstance(self._tracker, DDPTracker) and scene.depth is not None:

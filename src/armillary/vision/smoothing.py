@@ -266,17 +266,21 @@ def guided(w: FloatArray, radius: int, edge: float, noise: float, workers: Worke
     from armillary.kernels.images import guided as kernels
 
     n_rows, n_columns = (len(w) + 1) // 2, (w.shape[1] + 1) // 2
-    proposed, smooth = np.empty((n_rows, kernels.N_PROPOSED, n_columns), dtype=w.dtype), np.empty_like(w)
     x, least = 2.0 * np.arange(n_columns) - 0.5 * (w.shape[1] - 1), reference_depth.least_determinant(radius)
+    radius = min(radius, max(n_rows, n_columns))  # no square is larger than the image
+    margin = kernels.padded(radius)
+    proposed = np.empty((n_rows + 1, kernels.N_PROPOSED, kernels.padded(n_columns) + 2 * margin), dtype=w.dtype)
+    proposed[-1] = 0.0  # below the image
+    smooth = np.empty_like(w)
 
     def propose(start: int, stop: int) -> None:
-        kernels.propose_planes(w, x, radius, edge, noise, least, start, stop, proposed)
+        kernels.propose_planes(w, x, radius, edge, noise, least, start, stop, margin, proposed)
 
     def accept(start: int, stop: int) -> None:
-        kernels.accept_planes(w, x, radius, proposed, start, stop, smooth)
+        kernels.accept_planes(w, x, radius, proposed, start, stop, margin, smooth)
 
     for work in (propose, accept):
-        over_rows(workers, n_rows, work, BAND // 2)
+        over_rows(workers, n_rows, work, BAND)
     return smooth
 
 

@@ -8,13 +8,35 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
 
+from armillary.kernels.images.lanes import Walk, generator
 from armillary.kernels.jit import kernel
+
+_LANES = 8  # of a line: six derivatives, the residual, and nothing
+
+
+@intrinsic
+def _add_square(_context, line, weight, sums):
+    """sums (7, 8) += weight line line'."""
+
+    def work(walk: Walk) -> None:
+        start = ir.Constant(ir.IntType(64), 0)
+        numbers = walk.load("line", start)
+        weighted = numbers * walk.number("weight")
+        for row in range(_LANES - 1):
+            factor = weighted.shuffled(weighted, [row] * _LANES)
+            place = walk.at(start, _LANES * row)
+            walk.store("sums", place, walk.load("sums", place).plus(factor, numbers))
+
+    return types.void(line, types.float64, sums), generator("line weight sums", types.float64, work, _LANES)
 
 
 @kernel
-def motion_sums(depth, vectors, is_valid, last, lens, rotation, way, step, gate, width, matrix, vector):
-    """Add what pixels say of the motion: J'WJ to `matrix` (6, 6) and J'Wr to `vector` (6,).
+def motion_sums(depth, vectors, is_valid, last, lens, rotation, way, step, gate, width, sums):
+    """Add what pixels say of the motion to `sums` (7, 8): J'WJ to its first 6 x 6 and J'Wr to the column behind.
 
     A point Y of the last frame is R Y + t now. Every `step`-th pixel of now looks for it where it projects to in the
     depth `last`, takes it where it is nearer than `gate` times its depth, and asks that it lie in its own plane: the
@@ -24,7 +46,7 @@ def motion_sums(depth, vectors, is_valid, last, lens, rotation, way, step, gate,
     fx, fy, cx, cy = lens[0], lens[1], lens[2], lens[3]
     height, columns = depth.shape
     n_asked, n_found, n_near = 0, 0, 0
-    line = np.empty(6)
+    line = np.zeros(_LANES)
     for v in range(step // 2, height, step):
         for u in range(step // 2, columns, step):
             if not is_valid[v, u] or not depth[v, u] > 0.0:
@@ -59,9 +81,6 @@ def motion_sums(depth, vectors, is_valid, last, lens, rotation, way, step, gate,
             n_near += abs(ratio) < 1.0
             weight = 1.0 / (1.0 + ratio * ratio) / (z * z)
             line[0], line[1], line[2] = two * nz - three * ny, three * nx - one * nz, one * ny - two * nx
-            line[3], line[4], line[5] = nx, ny, nz
-            for k in range(6):
-                vector[k] += weight * line[k] * residual
-                for m in range(k, 6):
-                    matrix[k, m] += weight * line[k] * line[m]
+            line[3], line[4], line[5], line[6] = nx, ny, nz, residual
+            _add_square(line, weight, sums)
     return n_asked, n_found, n_near
