@@ -411,8 +411,10 @@ class DirectionSegmenter:
         shares = counts[present] / max(1, counts.sum())
         known, found = self._tracker.clusters()
         directions = np.zeros((len(present), 3))
-        has_direction = np.isin(present, known)
-        directions[has_direction] = found[np.searchsorted(known, present[has_direction])]
+        if len(known):
+            places = np.minimum(np.searchsorted(known, present), len(known) - 1)
+            has_direction = known[places] == present
+            directions[has_direction] = found[places[has_direction]]
         lives = self._tracker.lives()
         return SegmentedFrame(
             number=self.n_frames,

@@ -264,12 +264,13 @@ def _small_second_difference(image: FloatArray) -> float:
 def guided(w: FloatArray, radius: int, edge: float, noise: float, workers: Workers) -> FloatArray:
     """The guided filter on inverse depth (H, W); `noise` is what planes leave anyway."""
     from armillary.kernels.images import guided as kernels
+    from armillary.kernels.images.lanes import padded
 
     n_rows, n_columns = (len(w) + 1) // 2, (w.shape[1] + 1) // 2
     x, least = 2.0 * np.arange(n_columns) - 0.5 * (w.shape[1] - 1), reference_depth.least_determinant(radius)
     radius = min(radius, max(n_rows, n_columns))  # no square is larger than the image
-    margin = kernels.padded(radius)
-    proposed = np.empty((n_rows + 1, kernels.N_PROPOSED, kernels.padded(n_columns) + 2 * margin), dtype=w.dtype)
+    margin = padded(radius)
+    proposed = np.empty((n_rows + 1, kernels.N_PROPOSED, padded(n_columns) + 2 * margin), dtype=w.dtype)
     proposed[-1] = 0.0  # below the image
     smooth = np.empty_like(w)
 

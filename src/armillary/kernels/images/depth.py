@@ -169,9 +169,7 @@ def _cross(_context, lines, place, arms, radius, sums, width, columns, fx, fy, h
             top, bottom = walk.load("sums", lines[0]), walk.load("sums", lines[1])
             # one division for both slopes
             inverse = is_inside.where(bottom * run.now, 1.0).inverse()
-            w_u, w_v = (
-                is_inside.where(part * inverse, 0.0) for part in (top * run.now, rise.now * bottom)
-            )
+            w_u, w_v = (is_inside.where(part * inverse, 0.0) for part in (top * run.now, rise.now * bottom))
             z = walk.load("lines", walk.at(u, place)).minus(walk.load("columns", u), w_u)
             normal = walk.number("fx") * w_u, walk.number("fy") * w_v, z.minus(walk.number("height"), w_v)
             square = (normal[0] * normal[0]).plus(normal[1], normal[1]).plus(normal[2], normal[2])

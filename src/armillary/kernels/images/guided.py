@@ -174,7 +174,7 @@ def propose_planes(w, x, radius, edge, noise, least, start, stop, margin, propos
     the image; `x` is u of the left pixels of blocks, `least` the least determinant of a plane. `noise` is what a plane
     leaves anyway: residuals count from its square on.
     """
-    height, width = w.shape
+    height = len(w)
     n_rows, wide, length, none = (height + 1) // 2, proposed.shape[2], padded(len(x)), w.dtype.type(0.0)
     size, n_kept = N_MOMENTS * wide, min(2 * radius + 2, n_rows)
     # the last row is that of blocks above and below the image
@@ -227,7 +227,8 @@ def _accept(_context, columns, twos, fours, margin, wide, radius, x, y, pixels, 
             sums = _square_sums(walk, block, N_PROPOSED)
             share = sums[0].inverse()
             keep, offset, slope_u, slope_v = (total * share for total in sums[1:])
-            left, place = offset.plus(slope_u, walk.load("x", block)).plus(slope_v, walk.number("y")), walk.times(block, 2)
+            left = offset.plus(slope_u, walk.load("x", block)).plus(slope_v, walk.number("y"))
+            place = walk.times(block, 2)
             for start in (place, walk.at(place, walk.whole("lower"))):
                 mean, old = left.shuffled(left + slope_u, in_turn), walk.load("pixels", start, 2 * n)
                 smooth = mean.plus(keep.shuffled(keep, in_turn), old)

@@ -118,7 +118,7 @@ def label_pixels(
         if has_last:
             _look_for_depth(depth[v], is_measured)
         for first in range(0, length, TILE):
-            doubts = _label_tile(line, first, rounded, ids, is_there, is_measured, margin, found, gaps)
+            doubts: int = _label_tile(line, first, rounded, ids, is_there, is_measured, margin, found, gaps)
             u = first
             while doubts:
                 if doubts & 1 and u < width:

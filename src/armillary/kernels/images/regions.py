@@ -22,9 +22,7 @@ def _changes(_context, image, place):
 
     def work(walk: Walk) -> ir.Value:
         builder, place = walk.builder, walk.whole("place")
-        here, before = (
-            builder.load(walk.address("image", walk.at(place, step), TILE), align=4) for step in (0, -1)
-        )
+        here, before = (builder.load(walk.address("image", walk.at(place, step), TILE), align=4) for step in (0, -1))
         found = builder.bitcast(builder.icmp_signed("!=", here, before), ir.IntType(TILE))
         return builder.zext(found, ir.IntType(64))
 
@@ -43,10 +41,10 @@ def find_runs(image, firsts, lasts, labels, starts):
         starts[v] = run
         row, first, start = image[v], 0, 1
         while start < width:
-            if start + TILE <= width:
-                changes, n_pixels = _changes(image, v * width + start), TILE
-            else:
-                changes, n_pixels = np.int64(row[start] != row[start - 1]), 1
+            n_pixels = TILE if start + TILE <= width else 1
+            changes: int = int(row[start] != row[start - 1])
+            if n_pixels > 1:
+                changes = _changes(image, v * width + start)
             u = start
             while changes:
                 if changes & 1:
@@ -172,8 +170,8 @@ def take_by_border(borders, n_borders, codes, is_open, taken):
         n_taken = 0
         for region in range(n_regions):
             if is_open[region]:
-                taken[region] = _longest(others[starts[region] : starts[region + 1]],
-                                         lengths[starts[region] : starts[region + 1]], is_open, codes, votes)  # fmt: skip
+                own = slice(starts[region], starts[region + 1])
+                taken[region] = _longest(others[own], lengths[own], is_open, codes, votes)
                 n_taken += taken[region] >= 0
         for region in range(n_regions):
             if is_open[region] and taken[region] >= 0:
