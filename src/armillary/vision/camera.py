@@ -334,7 +334,7 @@ class Camera:
         array of shape (H, W)
             The same numbers.
         """
-        image = np.asarray(depth)
+        image = np.asarray(np.ma.filled(depth, 0))  # what is masked was not measured
         if image.dtype.kind not in "uif":
             raise InputTypeError(
                 f"`depth` of {who} must hold integers in units of the camera, or floats in metres; got dtype "

@@ -179,7 +179,7 @@ class NormalEstimation:
         """Normals of a depth image (H, W), or the normals given, those that are no direction masked."""
         if isinstance(image, Normals):
             return image
-        pixels = np.asarray(image)
+        pixels = np.asarray(np.ma.filled(image, 0))
         if pixels.size == 0:
             raise InputError(f"{self.who} needs an image with pixels; got one of shape {pixels.shape}.")
         if pixels.ndim == 3 and pixels.shape[2] == 3 and pixels.dtype.kind == "f":
