@@ -40,7 +40,7 @@ from armillary.vision.steady import (
     steady_labels,
 )
 from armillary.vision.tracking import METHODS, BatchTracker, DDPTracker, SequentialTracker, Tracker
-from armillary.workers import Workers, thread_count
+from armillary.workers import Workers, kept_workers, thread_count
 
 # beta for each pixel that is learnt from. The paper weighs memory against frames of 300,000 normals with beta = 1e5.
 # Where the turn of the view is taken off first, directions hardly drift, and ids stay with their planes far better with
@@ -321,8 +321,7 @@ class DirectionSegmenter:
         SegmentedFrame
             Labels, ids and what happened to them.
         """
-        # one pool for the whole frame: a thread takes a tenth of a millisecond to start and to end
-        with Workers(thread_count(self._n_threads, self._who)) as workers:
+        with kept_workers(thread_count(self._n_threads, self._who)) as workers:
             return self._step(frame, rotation, workers)
 
     def _step(self, frame: Any, rotation: ArrayLike | None, workers: Workers) -> SegmentedFrame:
