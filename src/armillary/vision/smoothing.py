@@ -254,6 +254,7 @@ class Noise:
 
 def _small_second_difference(image: FloatArray) -> float:
     """The standard deviation of noise whose second differences along rows have a lesser half as large as those here."""
+    image = np.ascontiguousarray(image)  # of far-apart pixels each look at one costs a line of the cache
     one, middle, other = image[:, :-2], image[:, 1:-1], image[:, 2:]
     values = np.abs(one - 2.0 * middle + other)[(one > 0.0) & (middle > 0.0) & (other > 0.0)]
     half = len(values) // 2

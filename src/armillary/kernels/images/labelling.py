@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from armillary.kernels.images.lanes import Held, Vector, Walk, generator, padded
+from armillary.kernels.images.lanes import Held, Vector, Walk, generator, lowest, padded
 from armillary.kernels.images.lines import copy
 from armillary.kernels.jit import kernel
 from armillary.kernels.rows.simd import spread_out
@@ -119,18 +119,18 @@ def label_pixels(
             _look_for_depth(depth[v], is_measured)
         for first in range(0, length, TILE):
             doubts: int = _label_tile(line, first, rounded, ids, is_there, is_measured, margin, found, gaps)
-            u = first
             while doubts:
-                if doubts & 1 and u < width:
-                    had = -1
-                    if is_measured[u]:
-                        had = _was(float(depth[v, u]), last_depth, last, table, turn, way, jump, v, u)
-                    if not is_there[u]:
-                        found[u] = ids[had] if had >= 0 else -1
-                    elif not gaps[u] > CLOSE or (had >= 0 and ids[had] != found[u]):
-                        found[u] = ids[_chosen(vectors[v, u], directions, had, steadiness)]
-                doubts >>= 1
-                u += 1
+                u = first + lowest(doubts)
+                doubts &= doubts - 1
+                if u >= width:
+                    break
+                had = -1
+                if is_measured[u]:
+                    had = _was(float(depth[v, u]), last_depth, last, table, turn, way, jump, v, u)
+                if not is_there[u]:
+                    found[u] = ids[had] if had >= 0 else -1
+                elif not gaps[u] > CLOSE or (had >= 0 and ids[had] != found[u]):
+                    found[u] = ids[_chosen(vectors[v, u], directions, had, steadiness)]
         copy(found, labels[v])
 
 

@@ -238,11 +238,10 @@ def generator(names: str, dtype: Any, work: Callable[[Walk], Any], n_lanes: int 
 
 
 @intrinsic
-def add_line(_context, line, total, start, length):
-    """total += line[start:], both padded; `total` is float64."""
+def lowest(_context, bits):
+    """The number of the lowest of `bits` that is set."""
 
-    def work(walk: Walk) -> None:
-        with walk.tiles(walk.whole("length")) as (u, _):
-            walk.store("total", u, walk.load("total", u) + walk.load("line", walk.at(u, walk.whole("start"))))
+    def work(walk: Walk) -> Any:
+        return walk.builder.cttz(walk.whole("bits"), ir.Constant(ir.IntType(1), 1))
 
-    return types.void(line, total, types.intp, types.intp), generator("line total start length", types.float64, work)
+    return types.int64(types.int64), generator("bits", types.float64, work)

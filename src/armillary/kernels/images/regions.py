@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from armillary.kernels.images.lanes import Walk, generator
+from armillary.kernels.images.lanes import Walk, generator, lowest
 from armillary.kernels.jit import kernel
 
 TILE = 16  # pixels
@@ -45,15 +45,13 @@ def find_runs(image, firsts, lasts, labels, starts):
             changes: int = int(row[start] != row[start - 1])
             if n_pixels > 1:
                 changes = _changes(image, v * width + start)
-            u = start
             while changes:
-                if changes & 1:
-                    if run < most:
-                        firsts[run], lasts[run], labels[run] = first, u, row[u - 1]
-                    first = u
-                    run += 1
-                changes >>= 1
-                u += 1
+                u = start + lowest(changes)
+                changes &= changes - 1
+                if run < most:
+                    firsts[run], lasts[run], labels[run] = first, u, row[u - 1]
+                first = u
+                run += 1
             start += n_pixels
         if width:
             if run < most:
