@@ -10,6 +10,7 @@ the others are held out.
 
 flicker           share of registered pixels whose id differs in the next frame, of those labelled in both
 flicker with -1   the same of those labelled in either, so that coming and going counts
+flicker of truth  the same of the known planes: pixels at an edge are registered to a neighbour, so no labels reach less
 purity            share of the pixels whose id has its majority in the plane that they lie on, over the sequence
 agreement         normalised mutual information of ids and planes over the sequence
 spread            degrees between the direction of an id in a frame, in the world, and its mean; weighted by pixels
@@ -374,7 +375,7 @@ def measured(sequence: Sequence, methods: tuple[str, ...]) -> dict[str, dict[str
         sparse = Sequence(sequence.name, camera, sequence.poses[::4], sequence.view)
         axes = frame_planes(sparse, base)
     tallies = {name: Tally() for name in methods}
-    made = makers(camera)
+    made, truth = makers(camera), Tally()
     stages: dict[str, Any] = {name: made[name]() for name in methods if name in made}
 
     def one_pass(names: list[str], kmeans: KMeansSegmenter | None) -> None:
@@ -388,6 +389,9 @@ def measured(sequence: Sequence, methods: tuple[str, ...]) -> dict[str, dict[str
             if before is not None:
                 motion = np.linalg.inv(pose) @ sequence.poses[number - 1]
                 places = matches(before, view.depth, motion, camera)
+                if kmeans is None and sequence.has_truth:
+                    truth.changed(planes, places)
+            truth.last = planes
             for name in names:
                 start = time.process_time()
                 labels = kmeans.labels(plain) if kmeans else stages[name].step(view.depth).labels
@@ -401,7 +405,10 @@ def measured(sequence: Sequence, methods: tuple[str, ...]) -> dict[str, dict[str
     one_pass(list(stages), None)
     if "k-means" in methods:
         one_pass(["k-means"], KMeansSegmenter(max(2, int(median(tallies["ours"].counts)))))
-    return {name: tally.summary() for name, tally in tallies.items()}
+    found = {name: tally.summary() for name, tally in tallies.items()}
+    if sequence.has_truth and "ours" in found:
+        found["ours"]["flicker_of_truth"] = truth.pairs[0] / max(1, truth.pairs[1])
+    return found
 
 
 def _nearest_plane(normals: Normals, axes: np.ndarray) -> np.ndarray:
@@ -415,7 +422,10 @@ def _nearest_plane(normals: Normals, axes: np.ndarray) -> np.ndarray:
 
 def show(name: str, result: dict[str, dict[str, float]], console: Console) -> None:
     """One table for a sequence."""
-    table = Table(title=name + (" (settings were chosen on it)" if name in CHOSEN_ON else " (held out)"))
+    told = (
+        f", flicker of truth {result['ours']['flicker_of_truth']:.4f}" if "flicker_of_truth" in result["ours"] else ""
+    )
+    table = Table(title=name + (" (settings were chosen on it)" if name in CHOSEN_ON else " (held out)") + told)
     columns = ("flicker", "flicker_with_missing", "purity", "agreement", "wall", "wall_of_labelled", "labelled")
     for column in ("method", *columns, "spread", "ids", "in view", "ms"):
         table.add_column(column.replace("_", " "), justify="left" if column == "method" else "right")

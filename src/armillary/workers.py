@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from itertools import count
 from queue import SimpleQueue
@@ -142,6 +143,37 @@ class Workers:
             if n_taken := job.work():
                 job.done.put(n_taken)
             del job  # it would be kept until the next
+
+
+@contextmanager
+def kept_workers(n_threads: int) -> Iterator[Workers]:
+    """A pool whose helpers stay asleep in between: for many short calls, as the frames of a stream.
+
+    A helper that starts runs beside its starter only once the system has found it another core, which can take as long
+    as the passes over a frame. The pools of a process are shared; BLAS is held to one thread while one is in use.
+    """
+    opener = threading.get_ident()
+    with _kept_lock:
+        pool = _kept.setdefault(n_threads, Workers(n_threads))
+    _one_blas_thread.open(opener)
+    try:
+        yield pool
+    finally:
+        _one_blas_thread.close(opener)
+
+
+_kept: dict[int, Workers] = {}
+_kept_lock = threading.Lock()
+
+
+def _without_helpers() -> None:
+    """A child has none of the threads of its parent."""
+    _kept.clear()
+    _kept_lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_kept_lock.acquire, after_in_parent=_kept_lock.release, after_in_child=_without_helpers)
 
 
 class _Job(Generic[T]):

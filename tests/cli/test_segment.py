@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -485,3 +486,27 @@ def test_frames_too_far_apart_are_told_of(segment, frames, tmp_path):
     assert done.code == 0, done.err
     assert "tracking was lost at" in done.err
     assert "frames do not agree with the one before, and ids suffer" in done.err
+
+
+def test_poses_that_do_not_fit_are_named_and_what_files_say_is_a_note(segment, tmp_path):
+    far = make_room_walk(4, width=64, height=48, turn=2.8, random_state=0)
+    np.savez(tmp_path / "far.npz", depth=np.stack([far[number].depth for number in (0, 2, 0, 2)]))
+    camera = far.camera
+    data = f"[{camera.fx}, 0, {camera.cx}, 0, {camera.fy}, {camera.cy}, 0, 0, 1]"
+    (tmp_path / "camera.yaml").write_text(
+        f"image_width: 64\nimage_height: 48\ncamera_matrix:\n  rows: 3\n  cols: 3\n  data: {data}\n"
+        "distortion_model: plumb_bob\ndistortion_coefficients:\n  data: [0.1, -0.2, 0, 0, 0]\n"
+    )
+    (tmp_path / "poses").mkdir()
+    for number in range(4):
+        pose = np.eye(4)
+        pose[0, 1] += 2e-4
+        np.savetxt(tmp_path / "poses" / f"{number}.txt", pose)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        done = segment("far.npz", "--camera", "camera.yaml", "--poses", "poses", "-o", "out", "--animation", "none")
+    assert done.code == 0, done.err
+    assert "ids suffer. Check that --poses go from camera to world and belong to these frames" in done.err
+    assert "Note: open_poses: rotations of 4 of 4 poses in 'poses' have few digits" in done.err
+    assert "Note: Camera.from_file: camera.yaml tells of distortion, which is not undone here" in done.err
+    assert [str(one.message) for one in caught if "UserWarning" in str(one.category)] == []

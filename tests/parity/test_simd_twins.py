@@ -17,9 +17,11 @@ from fractions import Fraction
 import numba
 import numpy as np
 import pytest
-from llvmlite import binding
+from llvmlite import binding, ir
+from numba.extending import intrinsic
 
 from armillary.kernels import crew
+from armillary.kernels.images import lanes
 from armillary.kernels.rows import exponential, nearest, simd, softmax, stretch
 from armillary.sums import whole
 
@@ -329,6 +331,46 @@ def single_numbers():
     return vectors
 
 
+def image_lanes(dtype):
+    """Every operation on neighbours, of which walks over lines of images are made."""
+    n = lanes.lanes_of(numba.from_dtype(dtype))
+    numbers, out = rows_of(31, (3, n), dtype), np.empty((12, n), dtype)
+
+    @intrinsic
+    def every(_context, numbers, out):
+        def work(walk):
+            zero = ir.Constant(ir.IntType(64), 0)
+            a, b, c = (walk.load("numbers", walk.at(zero, n * row)) for row in range(3))
+            held = lanes.Held(a)
+            with walk.up_to(zero.type(3)) as (step, _):
+                held.becomes(held.now.plus(walk.spread(step), b))
+            found = [
+                a + b, a - b, a * b, a.plus(b, c), a.minus(b, c), a.inverse(2.0), a.size().root(), a.lesser(b),
+                a.greater(b), (~(a > b) & (b >= c)).where(a, 7.0), a.shuffled(b, range(n - 1, 2 * n - 1)), held.now,
+            ]  # fmt: skip
+            for row, vector in enumerate(found):
+                walk.store("out", walk.at(zero, n * row), vector)
+
+        return numba.types.void(numbers, out), lanes.generator("numbers out", numbers.dtype, work)
+
+    @numba.njit
+    def vectors(numbers, out):
+        every(numbers, out)
+
+    vectors(numbers, out)
+    for lane, (a, b, c) in enumerate(numbers.T):
+        total = a
+        for step in (1.0, 2.0, 3.0):
+            total = fused(dtype(step), b, total, dtype)
+        both = [*numbers[0], *numbers[1]]
+        expected = [
+            a + b, a - b, a * b, fused(b, c, a, dtype), fused(-b, c, a, dtype), dtype(2.0) / a, np.sqrt(abs(a)),
+            min(a, b), max(a, b), a if not a > b and b >= c else dtype(7.0), both[n - 1 + lane], total,
+        ]  # fmt: skip
+        assert_same_bits(out[:, lane], np.array(expected, dtype))
+    return vectors
+
+
 CHECKS = [
     pytest.param(
         check, arguments, id=" ".join([check.__name__, *(getattr(one, "__name__", str(one)) for one in arguments)])
@@ -344,6 +386,7 @@ CHECKS = [
         (label_lanes, (F32, 5), (F64, 5), (F32, 40)),
         (share_eight, ()),
         (single_numbers, ()),
+        (image_lanes, (F32,), (F64,)),
     )
     for arguments in every
 ]

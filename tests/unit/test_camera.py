@@ -49,6 +49,14 @@ def test_what_is_no_depth_is_masked(bad):
     assert is_measured.sum() == 5
 
 
+@pytest.mark.parametrize("dtype", [np.uint16, np.float32])
+def test_what_a_mask_hides_was_not_measured(dtype):
+    depth = np.ma.masked_equal(np.array([[1000, 7], [1000, 1000]], dtype), 7)
+    points, is_measured = Camera(1.0, 1.0, 0.0, 0.0, 2, 2, depth_scale=1.0).points(depth)
+    assert is_measured.tolist() == [[True, False], [True, True]]
+    assert not points[0, 1].any()
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, ">u2", np.int16, np.int32, np.uint64])
 def test_integers_are_divided_by_the_depth_scale(dtype):
     depth = np.array([[0, 50, 100]], dtype=dtype)

@@ -87,7 +87,7 @@ def test_a_matrix_as_rows_of_json(tmp_path):
 def test_text_without_a_size_needs_one(tmp_path, text):
     (tmp_path / "intrinsic.txt").write_text(text)
     assert Camera.from_file(tmp_path / "intrinsic.txt", size=(640, 480)) == EXPECTED
-    with pytest.raises(InputError, match="lacks width, height"):
+    with pytest.raises(InputError, match=r"lacks width, height\. Add them, or give `size`, \(width, height\)\."):
         Camera.from_file(tmp_path / "intrinsic.txt")
 
 

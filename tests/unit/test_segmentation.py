@@ -279,6 +279,14 @@ def test_regions_are_those_of_the_rule_one_by_one(seed):
         assert ((cleaned == -1) | (image != -1)).all()
 
 
+def test_labels_that_are_large_numbers_are_cleaned_alike():
+    image = np.random.default_rng(8).choice([-1, 0, 1, 2, 5], p=[0.1, 0.3, 0.3, 0.2, 0.1], size=(40, 37))
+    large = np.where(image >= 0, 400_000_000 * image + 7, -1)
+    cleaned = clean_regions(image, 6)
+    assert not np.array_equal(cleaned, image)
+    assert np.array_equal(clean_regions(large, 6), np.where(cleaned >= 0, 400_000_000 * cleaned + 7, -1))
+
+
 def test_an_empty_image_stays_empty():
     assert clean_regions(np.empty((0, 4), dtype=int), 3).shape == (0, 4)
 

@@ -389,3 +389,17 @@ def test_the_room_of_the_demo_is_walked(tmp_path):
     printed = console.file.getvalue()
     for words in ("id purity", "same id on the way back", "frames/s", "smoothing", "DP-vMF-means, sequential"):
         assert words in printed
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble, ">f4"])
+def test_normals_of_other_floats_are_labelled(dtype):
+    vectors = np.tile(np.array([0.0, 0.0, -1.0], dtype), (8, 9, 1))
+    found = DirectionSegmenter(stride=2).step(Normals(vectors, np.ones((8, 9), bool)))
+    assert found.normals.vectors.dtype == np.float32
+    assert found.ids == (0,)
+
+
+def test_given_normals_that_a_mask_hides_are_missing():
+    vectors = np.ma.array(np.tile([0.0, 0.0, -1.0], (8, 9, 1)), mask=False)
+    vectors[2:4, 3:5] = np.ma.masked
+    assert (DirectionSegmenter(min_region=0).step(vectors).labels < 0).sum() == 4

@@ -38,11 +38,11 @@ def units(rng, *shape):
     return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
-def a_frame(rng, n_labels=4):
-    vectors = units(rng, 48, 64).astype(np.float32)
-    is_valid = rng.random((48, 64)) < 0.8
-    depth = np.where(rng.random((48, 64)) < 0.9, rng.uniform(1.0, 1.05, (48, 64)), 0.0).astype(np.float32)
-    labels = rng.integers(-1, n_labels, (48, 64)).astype(np.int32)
+def a_frame(rng, n_labels=4, size=(48, 64)):
+    vectors = units(rng, *size).astype(np.float32)
+    is_valid = rng.random(size) < 0.8
+    depth = np.where(rng.random(size) < 0.9, rng.uniform(1.0, 1.05, size), 0.0).astype(np.float32)
+    labels = rng.integers(-1, n_labels, size).astype(np.int32)
     return Normals(np.where(is_valid[..., None], vectors, 0.0).astype(np.float32), is_valid), depth, labels
 
 
@@ -78,6 +78,20 @@ def test_labels_maximise_cosines_less_the_penalty(seed):
     kept = np.where(before >= 0, ids[before], alone)
     for other in (alone, kept):
         assert objective(found) >= objective(np.where(normals.is_valid, other, found)) - 1e-5
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 15), (5, 16), (3, 17), (40, 47)])
+def test_labels_of_any_width_are_those_of_the_reference(size):
+    rng = np.random.default_rng(size[1])
+    (normals, depth, _), (_, last_depth, last) = a_frame(rng, size=size), a_frame(rng, 4, size)
+    ids, directions = np.array([0, 2, 3]), units(rng, 3)
+    rest = LookBack(LastFrame(last, last_depth), ViewMotion(np.eye(3), np.zeros(3), 1.0), CAMERA, 0.3)
+    with Workers(1) as workers:
+        found = steady_labels(normals, ids, directions, depth, rest, 0.03, workers)
+    is_same = (depth > 0.0) & (last >= 0) & (np.abs(last_depth - depth) <= 0.03 * depth)
+    before = np.where(is_same, np.array([0, -1, 1, 2])[last], -1)
+    expected = reference.label_pixels(normals.vectors, normals.is_valid, directions, ids, 0.3, before)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_ties_are_settled_in_float64_by_the_smaller_id():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ from tests.making import each
 
 from armillary import cores, workers
 from armillary.exceptions import ParameterError
-from armillary.workers import Workers, thread_count
+from armillary.workers import Workers, kept_workers, thread_count
 
 THREADS = [1, 2, 5]
 
@@ -180,6 +181,70 @@ def test_a_pool_runs_many_times_and_its_threads_end():
             pool.run(lambda number: number, 9, folded.append)
             assert folded == list(range(9))
     assert threading.active_count() == before
+
+
+def test_a_kept_pool_starts_its_threads_once_and_lifts_the_limit_in_between(blas):
+    def idents():
+        meeting, found = threading.Barrier(3, timeout=10), set()
+
+        def task(number):
+            found.add(threading.get_ident())
+            meeting.wait()
+            assert blas.n_threads == 1
+
+        with kept_workers(3) as pool:
+            pool.run(task, 3)
+        assert blas.n_threads == 8
+        return found
+
+    first, n_running = idents(), threading.active_count()
+    for _ in range(5):
+        assert idents() == first
+    assert threading.active_count() == n_running
+
+
+def test_a_kept_pool_serves_several_threads_at_once_and_goes_on_after_an_exception():
+    totals = []
+
+    def call(offset):
+        folded = []
+        with kept_workers(2) as pool:
+            for _ in range(20):
+                pool.run(lambda number: offset + number, 30, folded.append)
+        totals.append((offset, sum(folded)))
+
+    with kept_workers(2) as pool, pytest.raises(ValueError, match="from the task"):
+        pool.run(lambda number: (_ for _ in ()).throw(ValueError("from the task")), 9)
+    threads = [threading.Thread(target=call, args=(offset,)) for offset in (0, 100, 200)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(totals) == [(offset, 20 * (30 * offset + 435)) for offset in (0, 100, 200)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_child_starts_threads_of_its_own():
+    program = """
+import os, threading
+from armillary.workers import kept_workers
+
+def n_threads():
+    meeting, found = threading.Barrier(2, timeout=10), set()
+    def task(number):
+        found.add(threading.get_ident())
+        meeting.wait()
+    with kept_workers(2) as pool:
+        pool.run(task, 2)
+    return len(found)
+
+assert n_threads() == 2
+child = os.fork()
+if child == 0:
+    os._exit(0 if n_threads() == 2 else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=60)
 
 
 # ----------------------------------------------------------------------------------------------------- exceptions

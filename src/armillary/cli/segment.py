@@ -149,12 +149,14 @@ def segment(
     from armillary.vision import DirectionSegmenter, open_frames
 
     who = "segment"
-    whole = open_frames(*depth, key=key)
-    frames = whole[:: check_integer(every, "--every", who, low=1)]
-    first = frames[0]
-    turns = None if poses is None else _turns(poses, whole, every)
-    pictures = None if rgb is None else _pictures(rgb, whole)[::every]
-    intrinsics = _camera(camera, {"fx": fx, "fy": fy, "cx": cx, "cy": cy}, depth_scale, first)
+    screen = Screen(quiet=quiet, as_json=json)
+    with screen.heard():
+        whole = open_frames(*depth, key=key)
+        frames = whole[:: check_integer(every, "--every", who, low=1)]
+        first = frames[0]
+        turns = None if poses is None else _turns(poses, whole, every)
+        pictures = None if rgb is None else _pictures(rgb, whole)[::every]
+        intrinsics = _camera(camera, {"fx": fx, "fy": fy, "cx": cx, "cy": cy}, depth_scale, first)
     if intrinsics is not None:
         intrinsics.check_depth(first, who)
     segmenter = DirectionSegmenter(
@@ -183,7 +185,6 @@ def segment(
         "every": every,
         "poses": None if poses is None else str(poses),
     }
-    screen = Screen(quiet=quiet, as_json=json)
     with held_folder(output) as place:
         recording = Recording(
             place,

@@ -41,6 +41,8 @@ _PANEL_WIDTH = 320  # pixels, of one picture in the animation
 _MOST_ANIMATED = 300  # frames; of longer streams evenly spaced ones
 _MOST_SHOWN = 8  # frames in the still overview
 _FILM_RATE = 15.0
+_MORE_FRAMES = "Give all frames of the recording (--every 1), or --poses."
+_OTHER_POSES = "Check that --poses go from camera to world and belong to these frames, or give more frames."
 _OFTEN_LOST = 0.1  # of the frames: more tell that they are too far apart in time
 _BROKEN_OFF = 130  # the exit code after SIGINT
 
@@ -204,8 +206,8 @@ def follow(
         _give_up(recording, segmenter, screen, error, source)
     if n_lost > _OFTEN_LOST * len(frames):
         screen.note(
-            f"Note: {n_lost} of {len(frames)} frames do not agree with the one before, and ids suffer. Give all frames "
-            "of the recording (--every 1), or --poses."
+            f"Note: {n_lost} of {len(frames)} frames do not agree with the one before, and ids suffer. "
+            + (_MORE_FRAMES if turns is None else _OTHER_POSES)
         )
     if n_unseen > _OFTEN_LOST * len(frames):
         screen.note(

@@ -334,7 +334,7 @@ class Camera:
         array of shape (H, W)
             The same numbers.
         """
-        image = np.asarray(depth)
+        image = np.asarray(np.ma.filled(depth, 0))  # what is masked was not measured
         if image.dtype.kind not in "uif":
             raise InputTypeError(
                 f"`depth` of {who} must hold integers in units of the camera, or floats in metres; got dtype "
@@ -388,8 +388,9 @@ def check_camera(camera: Any, who: str) -> Camera:
 def _from_object(values: dict[str, Any], path: str | Path) -> Camera:
     missing = [name for name in FIELDS if name not in values]
     if missing:
+        way_out = "Add them" if set(missing) - {"width", "height"} else "Add them, or give `size`, (width, height)"
         raise InputError(
-            f"Camera.from_file needs the fields {', '.join(FIELDS)}; {path} lacks {', '.join(missing)}. Add them."
+            f"Camera.from_file needs the fields {', '.join(FIELDS)}; {path} lacks {', '.join(missing)}. {way_out}."
         )
     try:
         sensor = Sensor(**values["sensor"]) if isinstance(values.get("sensor"), dict) else None

@@ -104,15 +104,16 @@ def _searched(
     lens = np.array([camera.fx, camera.fy, camera.cx, camera.cy])
     step, whole = _step(camera), np.eye(6)
     for gate in _GATES:
-        matrix, vector = np.zeros((6, 6)), np.zeros(6)
+        sums = np.zeros((7, 8))
         n_asked, n_found, n_near = kernels.motion_sums(
-            depth, normals.vectors, normals.is_valid, last, lens, rotation, way, step, gate, _WIDTH, matrix, vector
+            depth, normals.vectors, normals.is_valid, last, lens, rotation, way, step, gate, _WIDTH, sums
         )
         agreement = n_near / max(1, n_asked)
         if n_found < _LEAST_FOUND:
             return ViewMotion(rotation, way, 0.0), np.eye(6)
-        whole = (matrix + np.triu(matrix, 1).T) / n_found + _PRICES
-        change = _solved(whole, vector / n_found, unseen, rotation @ rest.T)
+        means = sums[:6] / n_found
+        whole = means[:, :6] + _PRICES
+        change = _solved(whole, means[:, 6], unseen, rotation, rest)
         turned = _turned(change[:3])
         rotation, way = turned @ rotation, turned @ way + change[3:]
         if np.abs(change).max() < _STILL:
@@ -146,21 +147,29 @@ def _step(camera: Camera) -> int:
 
 def _turned(vector: Float64Array) -> Float64Array:
     """The rotation about a vector by its length (Rodrigues): `Rotation.from_rotvec` takes ten times as long for one."""
-    angle = math.sqrt(float(vector @ vector))
     x, y, z = vector.tolist()
-    across = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    angle = math.sqrt(x * x + y * y + z * z)
     # sin(a) / a and (1 - cos(a)) / a^2, which is half the square of sin(a / 2) / (a / 2)
-    whole, half = np.sinc(angle / math.pi), np.sinc(0.5 * angle / math.pi)
-    return np.asarray(np.eye(3) + whole * across + 0.5 * half * half * (across @ across))
+    one, half = (1.0, 1.0) if angle < 1e-9 else (math.sin(angle) / angle, math.sin(0.5 * angle) / (0.5 * angle))
+    two = 0.5 * half * half
+    return np.array(
+        [
+            [1.0 - two * (y * y + z * z), two * x * y - one * z, two * x * z + one * y],
+            [two * x * y + one * z, 1.0 - two * (x * x + z * z), two * y * z - one * x],
+            [two * x * z - one * y, two * y * z + one * x, 1.0 - two * (x * x + y * y)],
+        ]
+    )
 
 
-def _solved(whole: Float64Array, vector: Float64Array, unseen: Float64Array, off: Float64Array) -> Float64Array:
-    """What the sums say; about axes that are not seen `off` (3, 3), the turn beyond rest, is taken back."""
+def _solved(
+    whole: Float64Array, vector: Float64Array, unseen: Float64Array, rotation: Float64Array, rest: Float64Array
+) -> Float64Array:
+    """What the sums say; about axes that are not seen, the turn of `rotation` beyond `rest` is taken back."""
     if not unseen.size:
         return np.asarray(np.linalg.solve(whole, vector))
     price = np.zeros((6, 6))
     price[:3, :3] = _HELD * unseen @ unseen.T
-    return np.asarray(np.linalg.solve(whole + price, vector - price[:, :3] @ _axis(off)))
+    return np.asarray(np.linalg.solve(whole + price, vector - price[:, :3] @ _axis(rotation @ rest.T)))
 
 
 def _axis(rotation: Float64Array) -> Float64Array:

@@ -54,6 +54,8 @@ class Normals:
                 f"shape {vectors.shape} and {is_valid.dtype} of shape {is_valid.shape}. Give what `estimate_normals` "
                 "returns, or an array of vectors."
             )
+        if vectors.dtype not in (np.float32, np.float64):  # what is compiled knows these
+            vectors = vectors.astype(np.float32)
         object.__setattr__(self, "vectors", vectors)
         object.__setattr__(self, "is_valid", is_valid)
 

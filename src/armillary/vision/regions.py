@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from armillary._typing import IntArray
 from armillary.exceptions import InputError
 from armillary.validation import check_integer
 
 LabelImage = npt.NDArray[np.int32]
 
 _MOST_LABEL = np.iinfo(np.int32).max
+_FEW_LABELS = 1 << 16
 
 
 def clean_regions(labels: Any, min_region: int) -> LabelImage:
@@ -56,7 +56,7 @@ def cleaned_and_counted(image: LabelImage, least: int) -> tuple[LabelImage, npt.
     is_large, names = runs.sizes >= least, runs.names
     is_large[0] = True  # the missing pixels
     if not is_large.all():
-        names = _names_by_border(names, is_large, *runs.borders(~is_large))
+        names = runs.names_by_border(~is_large)
         runs.rename(names, cleaned)
     is_there = names >= 0
     return cleaned, np.bincount(names[is_there], runs.sizes[is_there]).astype(np.int64)
@@ -106,46 +106,31 @@ class _Runs:
         names, sizes = kernels.join_runs(firsts, lasts, labels, starts, numbers)
         return cls(firsts, lasts, starts, numbers, names, sizes)
 
-    def borders(self, is_small: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray, IntArray]:
-        """Pairs of regions that touch, each pair in both orders, and how many pixel edges they share.
-
-        Without those of two large regions, which stay as they are.
-        """
+    def names_by_border(self, is_small: npt.NDArray[np.bool_]) -> LabelImage:
+        """The labels (R,) of the regions once small ones have gone to their surroundings."""
         from armillary.kernels.images import regions as kernels
 
-        found = np.empty((1 << 12, 3), dtype=np.int64)
+        found = np.empty((1 << 13, 3), dtype=np.int64)
         n_found = kernels.small_borders(self.firsts, self.lasts, self.starts, self.numbers, is_small, found)
         if n_found > len(found):
             found = np.empty((n_found, 3), dtype=np.int64)
             kernels.small_borders(self.firsts, self.lasts, self.starts, self.numbers, is_small, found)
-        ones, others, lengths = found[:n_found].T
-        both = np.concatenate([ones * len(is_small) + others, others * len(is_small) + ones])
-        keys, where = np.unique(both, return_inverse=True)
-        totals = np.bincount(where, np.concatenate([lengths, lengths]), minlength=len(keys)).astype(np.int64)
-        return keys // len(is_small), keys % len(is_small), totals
+        labels, codes = self._numbered()
+        is_open = is_small.copy()
+        kernels.take_by_border(found, n_found, codes, is_open, np.empty(len(codes), dtype=np.int64))
+        names = labels[codes]
+        names[is_open] = -1
+        return names
+
+    def _numbered(self) -> tuple[LabelImage, npt.NDArray[np.int64]]:
+        """Labels in their order, and the place of that of each region among them."""
+        if (largest := int(self.names.max())) < _FEW_LABELS:  # a sort takes as long as all that follows
+            return np.arange(-1, largest + 1, dtype=np.int32), self.names.astype(np.int64) + 1
+        labels, codes = np.unique(self.names, return_inverse=True)
+        return labels, codes.astype(np.int64)
 
     def rename(self, names: LabelImage, image: LabelImage) -> None:
         """Give regions other labels, in the image."""
         from armillary.kernels.images import regions as kernels
 
         kernels.rename_runs(self.firsts, self.lasts, self.starts, self.numbers, self.names, names, image)
-
-
-def _names_by_border(
-    names: LabelImage, is_large: npt.NDArray[np.bool_], ones: IntArray, others: IntArray, lengths: IntArray
-) -> LabelImage:
-    """The labels (R,) of the regions once small ones have gone to their surroundings."""
-    taken = names.copy()
-    is_open = ~is_large
-    is_open[0] = False  # the missing pixels
-    n_labels = int(names.max(initial=0)) + 1
-    while (votes := np.flatnonzero(is_open[ones] & ~is_open[others])).size:
-        keys, where = np.unique(ones[votes] * n_labels + taken[others[votes]], return_inverse=True)
-        totals = np.bincount(where, lengths[votes])
-        regions, labels = keys // n_labels, keys % n_labels
-        order = np.lexsort((labels, -totals, regions))
-        first = order[np.unique(regions[order], return_index=True)[1]]
-        taken[regions[first]] = labels[first]
-        is_open[regions[first]] = False
-    taken[is_open] = -1
-    return taken

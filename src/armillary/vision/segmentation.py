@@ -29,7 +29,7 @@ from armillary.vision.smoothing import (
     smooth_depth,
     smooth_normals,
 )
-from armillary.workers import Workers, thread_count
+from armillary.workers import Workers
 
 
 def segment(
@@ -179,14 +179,14 @@ class NormalEstimation:
         """Normals of a depth image (H, W), or the normals given, those that are no direction masked."""
         if isinstance(image, Normals):
             return image
-        pixels = np.asarray(image)
+        pixels = np.asarray(np.ma.filled(image, 0))
         if pixels.size == 0:
             raise InputError(f"{self.who} needs an image with pixels; got one of shape {pixels.shape}.")
         if pixels.ndim == 3 and pixels.shape[2] == 3 and pixels.dtype.kind == "f":
             return _given(pixels)
         return self._estimated(pixels, watch or Stopwatch())
 
-    def scene(self, image: Any, watch: Stopwatch) -> Scene:
+    def scene(self, image: Any, watch: Stopwatch, workers: Workers) -> Scene:
         """Normals with what they were taken from."""
         if isinstance(image, Normals) or np.ndim(image) == 3:
             return Scene(self.normals(image, watch))
@@ -197,16 +197,15 @@ class NormalEstimation:
         self.camera.check_depth(image, self.who)
         half = check_window(self.window, "estimate_normals")
         check_positive(self.max_depth_jump, "max_depth_jump", "estimate_normals")
-        with Workers(thread_count(self.n_threads, self.who)) as workers:
-            with watch.stage("smoothing"):
-                w = inverse_depth(image, self.camera, self.who, workers)
-                noise = Noise.of(w)
-                focal = 0.5 * (self.camera.fx + self.camera.fy)
-                settings = noise.settings(focal)
-                w = guided(w, *settings, workers)
-                depth = depth_of(w, workers)
-            with watch.stage("normals"):
-                normals = normals_of(w, self.camera, half, self.max_depth_jump, workers)
+        with watch.stage("smoothing"):
+            w = inverse_depth(image, self.camera, self.who, workers)
+            noise = Noise.of(w)
+            focal = 0.5 * (self.camera.fx + self.camera.fy)
+            settings = noise.settings(focal)
+            w = guided(w, *settings, workers)
+            depth = depth_of(w, workers)
+        with watch.stage("normals"):
+            normals = normals_of(w, self.camera, half, self.max_depth_jump, workers)
         return Scene(normals, depth, noise.trusted_depth(focal, settings.radius, self.camera.sensor))
 
     def _estimated(self, depth: Any, watch: Stopwatch) -> Normals:

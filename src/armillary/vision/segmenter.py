@@ -40,7 +40,7 @@ from armillary.vision.steady import (
     steady_labels,
 )
 from armillary.vision.tracking import METHODS, BatchTracker, DDPTracker, SequentialTracker, Tracker
-from armillary.workers import Workers, thread_count
+from armillary.workers import Workers, kept_workers, thread_count
 
 # beta for each pixel that is learnt from. The paper weighs memory against frames of 300,000 normals with beta = 1e5.
 # Where the turn of the view is taken off first, directions hardly drift, and ids stay with their planes far better with
@@ -321,9 +321,13 @@ class DirectionSegmenter:
         SegmentedFrame
             Labels, ids and what happened to them.
         """
+        with kept_workers(thread_count(self._n_threads, self._who)) as workers:
+            return self._step(frame, rotation, workers)
+
+    def _step(self, frame: Any, rotation: ArrayLike | None, workers: Workers) -> SegmentedFrame:
         watch = Stopwatch()
         self._check_size(frame)
-        scene = self._trusted(self._estimation.scene(frame, watch))
+        scene = self._trusted(self._estimation.scene(frame, watch, workers))
         stride = self._stride or default_stride(scene.normals.is_valid.size)
         with watch.stage("clustering"):
             self._set_drift(scene.normals.is_valid[::stride, ::stride].size)
@@ -334,7 +338,7 @@ class DirectionSegmenter:
                 turn = motion.rotation
             ids = self._tracker.step(rows, turn)
         with watch.stage("labels"):
-            image, counts = self._painted(scene, ids, stride, motion)
+            image, counts = self._painted(scene, ids, stride, motion, workers)
             found = self._described(image, counts, scene, motion, watch)
         self._size = image.shape
         self.n_frames += 1
@@ -366,7 +370,9 @@ class DirectionSegmenter:
         turns = _turns(tracker, last, rows)
         return estimated_motion(scene.depth, scene.normals, last.depth, self._camera, turns)
 
-    def _painted(self, scene: Scene, ids: Any, stride: int, motion: ViewMotion | None) -> tuple[LabelImage, Any]:
+    def _painted(
+        self, scene: Scene, ids: Any, stride: int, motion: ViewMotion | None, workers: Workers
+    ) -> tuple[LabelImage, Any]:
         """The label image of the frame that the tracker has just seen, and pixels by id."""
         back, normals = None, scene.normals
         if motion is not None and motion.is_found and self._steadiness > 0.0:
@@ -374,9 +380,8 @@ class DirectionSegmenter:
             assert self._camera is not None
             back = LookBack(self.last, motion, self._camera, self._steadiness)
         if isinstance(self._tracker, DDPTracker) and (back is not None or stride > 1):
-            with Workers(thread_count(self._n_threads, self._who)) as workers:
-                known, directions = self._tracker.clusters()
-                image = steady_labels(normals, known, directions, scene.depth, back, self._jump, workers)
+            known, directions = self._tracker.clusters()
+            image = steady_labels(normals, known, directions, scene.depth, back, self._jump, workers)
         else:
             image = paint(normals, self._named(normals, ids, stride))
         if self._steadiness > 0.0 and isinstance(self._tracker, DDPTracker) and scene.depth is not None:
@@ -405,8 +410,10 @@ class DirectionSegmenter:
         shares = counts[present] / max(1, counts.sum())
         known, found = self._tracker.clusters()
         directions = np.zeros((len(present), 3))
-        has_direction = np.isin(present, known)
-        directions[has_direction] = found[np.searchsorted(known, present[has_direction])]
+        if len(known):
+            places = np.minimum(np.searchsorted(known, present), len(known) - 1)
+            has_direction = known[places] == present
+            directions[has_direction] = found[places[has_direction]]
         lives = self._tracker.lives()
         return SegmentedFrame(
             number=self.n_frames,

@@ -254,6 +254,7 @@ class Noise:
 
 def _small_second_difference(image: FloatArray) -> float:
     """The standard deviation of noise whose second differences along rows have a lesser half as large as those here."""
+    image = np.ascontiguousarray(image)  # of far-apart pixels each look at one costs a line of the cache
     one, middle, other = image[:, :-2], image[:, 1:-1], image[:, 2:]
     values = np.abs(one - 2.0 * middle + other)[(one > 0.0) & (middle > 0.0) & (other > 0.0)]
     half = len(values) // 2
@@ -264,19 +265,24 @@ def _small_second_difference(image: FloatArray) -> float:
 def guided(w: FloatArray, radius: int, edge: float, noise: float, workers: Workers) -> FloatArray:
     """The guided filter on inverse depth (H, W); `noise` is what planes leave anyway."""
     from armillary.kernels.images import guided as kernels
+    from armillary.kernels.images.lanes import padded
 
     n_rows, n_columns = (len(w) + 1) // 2, (w.shape[1] + 1) // 2
-    proposed, smooth = np.empty((n_rows, kernels.N_PROPOSED, n_columns), dtype=w.dtype), np.empty_like(w)
     x, least = 2.0 * np.arange(n_columns) - 0.5 * (w.shape[1] - 1), reference_depth.least_determinant(radius)
+    radius = min(radius, max(n_rows, n_columns))  # no square is larger than the image
+    margin = padded(radius)
+    proposed = np.empty((n_rows + 1, kernels.N_PROPOSED, padded(n_columns) + 2 * margin), dtype=w.dtype)
+    proposed[-1] = 0.0  # below the image
+    smooth = np.empty_like(w)
 
     def propose(start: int, stop: int) -> None:
-        kernels.propose_planes(w, x, radius, edge, noise, least, start, stop, proposed)
+        kernels.propose_planes(w, x, radius, edge, noise, least, start, stop, margin, proposed)
 
     def accept(start: int, stop: int) -> None:
-        kernels.accept_planes(w, x, radius, proposed, start, stop, smooth)
+        kernels.accept_planes(w, x, radius, proposed, start, stop, margin, smooth)
 
     for work in (propose, accept):
-        over_rows(workers, n_rows, work, BAND // 2)
+        over_rows(workers, n_rows, work, BAND)
     return smooth
 
 

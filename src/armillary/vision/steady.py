@@ -179,23 +179,12 @@ def label_border(
     labels: LabelImage, normals: Normals, depth: FloatArray, camera: Camera, farthest: float, jump: float
 ) -> None:
     """Label pixels of the border of `labels` (H, W), up to `farthest`, that lie in the plane of the one inside."""
-    height, width = labels.shape
-    if min(height, width) < 3:
+    from armillary.kernels.images import labelling as kernels  # numba loads when first needed
+
+    if min(labels.shape) < 3:
         return
-    # all four sides in one go: a frame has a few milliseconds, and a call of NumPy takes some microseconds
-    rows, columns = np.arange(1, height - 1), np.arange(1, width - 1)
-    v = np.concatenate([np.zeros_like(columns), np.full_like(columns, height - 1), rows, rows])
-    u = np.concatenate([columns, columns, np.zeros_like(rows), np.full_like(rows, width - 1)])
-    i, j = np.clip(v, 1, height - 2), np.clip(u, 1, width - 2)
-    a, b, c = normals.vectors[i, j].T.astype(np.float64)
-    z = depth[v, u].astype(np.float64)
-    along = a * ((u - camera.cx) / camera.fx) + b * ((v - camera.cy) / camera.fy) + c
-    reach = depth[i, j] * (a * ((j - camera.cx) / camera.fx) + b * ((i - camera.cy) / camera.fy) + c)
-    # z along = reach in the plane of the pixel inside, which faces the camera
-    is_near = np.abs(reach - z * along) < _NEAR_PLANE * jump * z * -along
-    is_open = (labels[v, u] < 0) & normals.is_valid[i, j] & (along < 0.0) & (z > 0.0) & (z <= farthest)
-    taken = np.flatnonzero(is_open & is_near)
-    labels[v[taken], u[taken]] = labels[i[taken], j[taken]]
+    lens = np.array([camera.fx, camera.fy, camera.cx, camera.cy])
+    kernels.label_border(labels, normals.vectors, normals.is_valid, depth, lens, farthest, _NEAR_PLANE * jump)
 
 
 def _table(labels: LabelImage, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:

@@ -7,9 +7,12 @@ of rows whose index is never negative: numba else tests each index for wrapping 
 from __future__ import annotations
 
 import numpy as np
+from numba.core import types
+from numba.extending import intrinsic
 
+from armillary.kernels.images.lanes import Held, Walk, generator, padded
 from armillary.kernels.images.lines import copy, fill
-from armillary.kernels.jit import CONTRACT, kernel
+from armillary.kernels.jit import kernel
 
 
 @kernel
@@ -65,126 +68,124 @@ def _lesser(line, least):
         least[u] = min(line[u], least[u])
 
 
-# ------------------------------------------------------------------------------------ loops over one line
+# --------------------------------------------------------------------------------------------------- normals
 
 
-@kernel
-def _join(row, other, jump, out):
-    """1 where two neighbours lie on one surface, else 0."""
-    one, none = out.dtype.type(1.0), out.dtype.type(0.0)
-    for u in range(len(out)):
-        lesser = min(row[u], other[u])
-        is_joined = (lesser > none) & (abs(row[u] - other[u]) <= jump * lesser)
-        out[u] = one if is_joined else none
+@intrinsic
+def _join(_context, lines, one, other, jump, links, place, length):
+    """links[place + u] = 1 where lines[one + u] and lines[other + u] lie on one surface, else 0."""
+
+    def work(walk: Walk) -> None:
+        with walk.tiles(walk.whole("length")) as (u, _):
+            first, second = (walk.load("lines", walk.at(u, walk.whole(name))) for name in ("one", "other"))
+            lesser = first.lesser(second)
+            is_near = walk.number("jump") * lesser >= (first - second).size()
+            is_joined = (lesser > 0.0) & is_near
+            walk.store("links", walk.at(u, walk.whole("place")), is_joined.where(walk.spread(1.0), 0.0))
+
+    kinds = lines, types.intp, types.intp, lines.dtype, links, types.intp, types.intp
+    return types.void(*kinds), generator("lines one other jump links place length", lines.dtype, work)
 
 
-@kernel
-def _reach(behind, ahead, alive, arms):
-    """Arms grow by one pair where the links behind and ahead go on."""
-    for u in range(len(arms)):
-        alive[u] *= behind[u] * ahead[u]
-        arms[u] += alive[u]
+@intrinsic
+def _slopes_along(_context, lines, links, place, radius, arms, slopes, weights, length):
+    """Of the line at `place`: how far arms reach, and numerators and denominators of its slopes.
 
-
-@kernel(fastmath=CONTRACT)
-def _add_pairs(factor, behind, sign, ahead, distance, arms, total):
-    """total += factor (ahead + sign behind) where an arm reaches that distance."""
-    none = total.dtype.type(0.0)
-    for u in range(len(arms)):
-        total[u] += factor * (ahead[u] + sign * behind[u]) if arms[u] >= distance else none
-
-
-@kernel
-def _weights(arms, out):
-    """sum_j 2 j^2 up to an arm."""
-    third, two, one = out.dtype.type(1.0 / 3.0), out.dtype.type(2.0), out.dtype.type(1.0)
-    for u in range(len(arms)):
-        out[u] = third * arms[u] * (arms[u] + one) * (two * arms[u] + one)
-
-
-@kernel
-def _inside(arms_u, arms_v, inside, is_valid):
-    """Where all four neighbours are joined: as 1 and 0, and as booleans."""
-    one, none = inside.dtype.type(1.0), inside.dtype.type(0.0)
-    for u in range(len(inside)):
-        inside[u] = one if (arms_u[u] >= one) & (arms_v[u] >= one) else none
-    for u in range(len(inside)):
-        is_valid[u] = inside[u] > none
-
-
-@kernel
-def _divide(weight, inside, slope):
-    one, none = slope.dtype.type(1.0), slope.dtype.type(0.0)
-    for u in range(len(slope)):
-        slope[u] = slope[u] / weight[u] if inside[u] == one else none
-
-
-@kernel(fastmath=CONTRACT)
-def _cross(row, columns, inside, w_u, w_v, fx, fy, height, z, scale, vectors):
-    """Minus (fx w_u, fy w_v, w - (u - cx) w_u - (v - cy) w_v), made unit; zeros where nothing is inside.
-
-    The product with the ray of the pixel is w > 0: what is inside is never 0.
+    An arm grows by one pair where the links behind and ahead go on; a pair at distance j adds j (w[+j] - w[-j]) and
+    2 j^2.
     """
-    one, none = z.dtype.type(1.0), z.dtype.type(0.0)
-    for u in range(len(row)):
-        z[u] = row[u] - columns[u] * w_u[u] - height * w_v[u]
-    for u in range(len(row)):
-        x, y = fx * w_u[u], fy * w_v[u]
-        square = x * x + y * y + z[u] * z[u]
-        scale[u] = -inside[u] / np.sqrt(square if inside[u] == one else one)
-    for u in range(len(row)):
-        # adding 0 makes -0 of a flat wall 0
-        vectors[u, 0] = fx * w_u[u] * scale[u] + none
-        vectors[u, 1] = fy * w_v[u] * scale[u] + none
-        vectors[u, 2] = z[u] * scale[u] + none
+
+    def work(walk: Walk) -> None:
+        place, builder = walk.whole("place"), walk.builder
+        with walk.tiles(walk.whole("length")) as (tile, _):
+            u = walk.at(tile, place)
+            alive, (arm, slope, weight) = Held(walk.spread(1.0)), (Held(walk.spread(0.0)) for _ in range(3))
+            with walk.up_to(walk.whole("radius")) as (j, _):
+                behind, ahead, far = walk.at(u, builder.neg(j)), walk.at(u, j), walk.spread(j)
+                live = alive.becomes(alive.now * walk.load("links", behind) * walk.load("links", walk.at(ahead, -1)))
+                arm.becomes(arm.now + live)
+                factor = live * far
+                slope.becomes(slope.now.plus(factor, walk.load("lines", ahead) - walk.load("lines", behind)))
+                weight.becomes(weight.now.plus(factor * 2.0, far))
+            for name, found in (("arms", arm), ("slopes", slope), ("weights", weight)):
+                walk.store(name, u, found.now)
+
+    kinds = lines, links, types.intp, types.intp, arms, slopes, weights, types.intp
+    return types.void(*kinds), generator("lines links place radius arms slopes weights length", lines.dtype, work)
 
 
-# --------------------------------------------------------------------------- pairs of a row, and pairs of rows
+@intrinsic
+def _slopes_across(_context, lines, links, slopes, weights, places, radius, found, width, length):
+    """What the rows around one add up to, as far as they are joined to it; `places` (2 radius + 1) is where they are.
+
+    The lines of `found` (5, width): numerator and denominator of the slope along the row, of the slope across it in
+    this column, and how far arms reach.
+    """
+
+    def work(walk: Walk) -> None:
+        radius, width, builder = walk.whole("radius"), walk.whole("width"), walk.builder
+        with walk.tiles(walk.whole("length")) as (u, _):
+            here = walk.at(u, walk.entry("places", radius))
+            alive, (rise, run, arm) = Held(walk.spread(1.0)), (Held(walk.spread(0.0)) for _ in range(3))
+            sums = {name: Held(walk.load(name, here)) for name in ("slopes", "weights")}
+            with walk.up_to(radius) as (j, _):
+                last, far = walk.at(radius, j), walk.spread(j)
+                above = walk.at(u, walk.entry("places", builder.sub(radius, j)))
+                below, link = (walk.at(u, walk.entry("places", place)) for place in (last, walk.at(last, -1)))
+                live = alive.becomes(alive.now * walk.load("links", above) * walk.load("links", link))
+                arm.becomes(arm.now + live)
+                for name, total in sums.items():
+                    total.becomes(total.now.plus(live, walk.load(name, below) + walk.load(name, above)))
+                factor = live * far
+                rise.becomes(rise.now.plus(factor, walk.load("lines", below) - walk.load("lines", above)))
+                run.becomes(run.now.plus(factor * 2.0, far))
+            for number, one in enumerate((*sums.values(), rise, run, arm)):
+                walk.store("found", walk.at(u, walk.times(width, number)), one.now)
+
+    kinds = lines, links, slopes, weights, places, types.intp, found, types.intp, types.intp
+    names = "lines links slopes weights places radius found width length"
+    return types.void(*kinds), generator(names, lines.dtype, work)
 
 
-@kernel
-def _pairs_along(line, is_slope, arms, radius, total):
-    """Add the pairs of each pixel in a row that its arm reaches: j (w[+j] - w[-j]) for a slope, else w[+j] + w[-j]."""
-    width, real = len(line), total.dtype.type
-    for j in range(1, min(radius, (width - 1) // 2) + 1):
-        n, factor, sign = width - 2 * j, real(j) if is_slope else real(1.0), real(-1.0) if is_slope else real(1.0)
-        _add_pairs(factor, line[:n], sign, line[2 * j :], real(j), arms[j : j + n], total[j : j + n])
+@intrinsic
+def _cross(_context, lines, place, arms, radius, sums, width, columns, fx, fy, height, vectors, is_valid, length):
+    """Minus (fx w_u, fy w_v, w - (u - cx) w_u - (v - cy) w_v), made unit; zeros where an arm reaches nobody.
 
+    The product with the ray of the pixel is w > 0: what is inside is never 0. `sums` is what `_slopes_across` found.
+    """
 
-@kernel
-def _pairs_across(lines, v, is_slope, arms, radius, total):
-    """The same for the rows above and below row v."""
-    real = total.dtype.type
-    for j in range(1, min(radius, v, len(lines) - 1 - v) + 1):
-        factor, sign = real(j) if is_slope else real(1.0), real(-1.0) if is_slope else real(1.0)
-        _add_pairs(factor, lines[v - j], sign, lines[v + j], real(j), arms, total)
+    def work(walk: Walk) -> None:
+        place, width, builder = walk.whole("place"), walk.whole("width"), walk.builder
+        with walk.tiles(walk.whole("length")) as (u, _):
+            lines = [walk.at(u, walk.times(width, number)) for number in range(5)]
+            arm = walk.load("arms", walk.at(u, place))
+            rise, run = (Held(walk.load("sums", line)) for line in lines[2:4])
+            with walk.up_to(walk.whole("radius")) as (j, _):
+                live = (arm >= walk.spread(j)).where(walk.spread(1.0), 0.0)
+                for total, line in ((rise, lines[2]), (run, lines[3])):
+                    both = walk.load("sums", walk.at(line, j)) + walk.load("sums", walk.at(line, builder.neg(j)))
+                    total.becomes(total.now.plus(live, both))
+            is_inside = (arm >= 1.0) & (walk.load("sums", lines[4]) >= 1.0)
+            top, bottom = walk.load("sums", lines[0]), walk.load("sums", lines[1])
+            # one division for both slopes
+            inverse = is_inside.where(bottom * run.now, 1.0).inverse()
+            w_u, w_v = (is_inside.where(part * inverse, 0.0) for part in (top * run.now, rise.now * bottom))
+            z = walk.load("lines", walk.at(u, place)).minus(walk.load("columns", u), w_u)
+            normal = walk.number("fx") * w_u, walk.number("fy") * w_v, z.minus(walk.number("height"), w_v)
+            square = (normal[0] * normal[0]).plus(normal[1], normal[1]).plus(normal[2], normal[2])
+            scale = is_inside.where(is_inside.where(square, 1.0).root().inverse(-1.0), 0.0)
+            # adding 0 makes -0 of a flat wall 0
+            x, y, z = (part * scale + 0.0 for part in normal)
+            n = walk.n_lanes
+            xy, zz = x.shuffled(y, range(2 * n)), z.shuffled(z, range(2 * n))
+            in_turn = [n * axis + lane for lane in range(n) for axis in range(3)]
+            walk.store("vectors", walk.times(u, 3), xy.shuffled(zz, in_turn))
+            walk.store_flags("is_valid", u, is_inside)
 
-
-@kernel
-def _slopes_along(w, first, last, radius, jump):
-    """Arms, numerators and denominators of the slopes along rows `first` to `last`."""
-    width, shape = w.shape[1], (last - first, w.shape[1])
-    arms, slopes, weights = np.zeros(shape, w.dtype), np.zeros(shape, w.dtype), np.empty(shape, w.dtype)
-    joined, alive = np.empty(width, w.dtype), np.empty(width, w.dtype)
-    for place in range(last - first):
-        row = w[first + place]
-        _join(row[: width - 1], row[1:], jump, joined[: width - 1])
-        fill(1.0, alive)
-        for j in range(1, min(radius, (width - 1) // 2) + 1):
-            n = width - 2 * j
-            _reach(joined[:n], joined[2 * j - 1 :], alive[j : j + n], arms[place, j : j + n])
-        _pairs_along(row, True, arms[place], radius, slopes[place])
-        _weights(arms[place], weights[place])
-    return arms, slopes, weights
-
-
-@kernel
-def _links_down(w, first, last, jump):
-    """Links (n, W) of rows `first` to `last` with the next ones."""
-    joined = np.empty((max(0, last - first - 1), w.shape[1]), w.dtype)
-    for place in range(len(joined)):
-        _join(w[first + place], w[first + place + 1], jump, joined[place])
-    return joined
+    real = lines.dtype
+    kinds = lines, types.intp, arms, types.intp, sums, types.intp, columns, real, real, real, vectors, is_valid
+    names = "lines place arms radius sums width columns fx fy height vectors is_valid length"
+    return types.void(*kinds, types.intp), generator(names, real, work)
 
 
 @kernel
@@ -192,34 +193,46 @@ def normals(w, fx, fy, columns, cy, radius, jump, start, stop, vectors, is_valid
     """Fill rows `start` to `stop` of `vectors` (H, W, 3) and `is_valid` (H, W); `columns` are u - cx."""
     height, width = w.shape
     real = w.dtype.type
+    radius = min(radius, (max(height, width) - 1) // 2)
+    length, margin = padded(width), padded(radius)
+    wide, n_kept = length + 2 * margin, min(2 * radius + 2, height)
+    # of the rows that are kept: inverse depth, links to the right and down, arms, slopes and weights along them; the
+    # last line of each is that of rows outside the image
+    kept = np.zeros((6, n_kept + 1, wide), w.dtype)
+    lines, right, down, arms, slopes, weights = kept[0], kept[1], kept[2], kept[3], kept[4], kept[5]
+    sums, middles = np.zeros(5 * wide + margin, w.dtype), np.zeros(length, w.dtype)
+    places = np.empty(2 * radius + 1, np.int64)
+    line, is_inside = np.empty(3 * length, np.float32), np.empty(length, np.bool_)
+    copy(columns, middles[:width])
     first, last = max(0, start - radius), min(height, stop + radius)
-    links = _links_down(w, first, last, real(jump))
-    arms_u, slopes, weights = _slopes_along(w, first, last, radius, real(jump))
-    lines = np.empty((9, width), w.dtype)
-    alive, arms_v, inside, z, scale = lines[4], lines[5], lines[6], lines[7], lines[8]
-    # numerators and denominators of the slopes along u and v
-    w_u, w_v = lines[0], lines[2]
+    entered = first
     for v in range(start, stop):
-        place = v - first
-        fill(1.0, alive)
-        fill(0.0, arms_v)
-        for j in range(1, min(radius, place, len(links) - place) + 1):
-            _reach(links[place - j], links[place + j - 1], alive, arms_v)
-        _inside(arms_u[place], arms_v, inside, is_valid[v])
-        copy(slopes[place], lines[0])
-        copy(weights[place], lines[1])
-        _pairs_across(slopes, place, False, arms_v, radius, lines[0])
-        _pairs_across(weights, place, False, arms_v, radius, lines[1])
-        fill(0.0, z)
-        _pairs_across(w, v, True, arms_v, radius, z)
-        _weights(arms_v, scale)
-        copy(z, lines[2])
-        copy(scale, lines[3])
-        _pairs_along(z, False, arms_u[place], radius, lines[2])
-        _pairs_along(scale, False, arms_u[place], radius, lines[3])
-        for axis in range(2):
-            _divide(lines[2 * axis + 1], inside, lines[2 * axis])
-        _cross(w[v], columns, inside, w_u, w_v, real(fx), real(fy), real(v - cy), z, scale, vectors[v])
+        while entered < min(last, v + radius + 1):
+            slot = entered % n_kept
+            here, before = slot * wide + margin, (entered - 1) % n_kept * wide + margin
+            copy(w[entered], lines[slot, margin : margin + width])
+            _join(lines, here, here + 1, real(jump), right, here, length)
+            _slopes_along(lines, right, here, radius, arms, slopes, weights, length)
+            fill(real(0.0), down[slot])
+            if entered > first:
+                _join(lines, before, here, real(jump), down, before, length)
+            entered += 1
+        for j in range(-radius, radius + 1):
+            slot = (v + j) % n_kept if first <= v + j < last else n_kept
+            places[radius + j] = slot * wide + margin
+        _slopes_across(lines, down, slopes, weights, places, radius, sums[margin:], wide, length)
+        _cross(lines, places[radius], arms, radius, sums[margin:], wide, middles, real(fx), real(fy), real(v - cy),
+               line, is_inside, length)  # fmt: skip
+        _take_line(line, vectors[v])
+        copy(is_inside, is_valid[v])
+
+
+@kernel
+def _take_line(line, vectors):
+    for u in range(len(vectors)):
+        vectors[u, 0] = line[3 * u]
+        vectors[u, 1] = line[3 * u + 1]
+        vectors[u, 2] = line[3 * u + 2]
 
 
 @kernel

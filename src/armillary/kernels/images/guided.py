@@ -1,237 +1,265 @@
 """The guided filter on inverse depth, by bands of rows. `kernels/images/reference.py` says what is computed.
 
 Sums over squares are made of column sums that gain a row of blocks and lose one as the square moves down, in float64,
-and of sums along the row by doubling: a line added to itself, shifted, has twice the width, so 2r + 1 blocks cost about
-2 log2(r) additions. A band starts its column sums anew: bits depend on the bands, which the height of the image cuts,
-not on threads. Loops are short for the reason that `lines.py` gives.
+and of sums along the row by fours: 2r + 1 blocks are r / 2 sums of four and one or three more. A band starts its column
+sums anew: bits depend on the bands, which the height of the image cuts, not on threads.
+
+Rows of blocks are lines of numbers one after the other, padded with zeros on both sides (`lanes.py`), where squares are
+cut at the border; above and below the image is a row of zeros.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 
-from armillary.kernels.images.lines import add_times, copy
-from armillary.kernels.jit import CONTRACT, kernel
+from armillary.kernels.images.lanes import Held, Vector, Walk, generator, padded
+from armillary.kernels.images.lines import copy, fill
+from armillary.kernels.jit import kernel
 
 # sums over a square of 1, u, v, uu, uv, vv, w, uw, vw, ww
 N_MOMENTS = 10
 # what a square proposes: its weight, the share of w in it, and a plane A + B u + C v times the rest
 N_PROPOSED = 5
+# Sums of three and four from the last place on read beyond it.
+_BEYOND = 16
 
 
-@kernel
-def _multiply(one, other, out):
-    for u in range(len(out)):
-        out[u] = one[u] * other[u]
+# ---------------------------------------------------------------------------------------------- sums over squares
 
 
-@kernel
-def _window_sums(line, wide, wider, window, total):
-    """total[u] = line[u] + ... + line[u + window - 1]; `wide` and `wider` are scratch as long as `line`."""
-    copy(line, total)
-    done, span = 1, 1
-    while 2 * span <= window:
-        ahead, length = line[span:], len(line) - 2 * span + 1
-        for u in range(length):
-            wide[u] = line[u] + ahead[u]
-        line, wide, wider = wide, wider, wide
-        span *= 2
-        if window & span:
-            add_times(1.0, line[done:], total)
-            done += span
+@intrinsic
+def _slide(_context, columns, rows, entering, leaving, length):
+    """columns += rows[entering:] - rows[leaving:]."""
+
+    def work(walk: Walk) -> None:
+        with walk.tiles(walk.whole("length")) as (u, _):
+            gained, lost = (walk.load("rows", walk.at(u, walk.whole(name))) for name in ("entering", "leaving"))
+            walk.store("columns", u, walk.load("columns", u) + (gained - lost))
+
+    kinds = columns, rows, types.intp, types.intp, types.intp
+    return types.void(*kinds), generator("columns rows entering leaving length", types.float64, work)
 
 
-@kernel
-def _slide(blocks, place, radius, is_first, columns):
-    """Move column sums to row `place` of `blocks` (n, C, W); sums are cut at its ends.
+@intrinsic
+def _sum_ahead(_context, columns, twos, fours, length):
+    """Sums of two and of four columns from each on."""
 
-    `columns` (C, W + 2 radius) have zeros on either side, where squares are cut at the border.
-    """
-    first, last = place - radius - 1, place + radius
-    if is_first:
-        columns[:] = 0.0
-        first += 1
-    for row in range(max(0, first), min(len(blocks), last + 1)):
-        # when a square moves by one, all rows but the first and the last stay
-        if is_first or row in (first, last):
-            sign = -1.0 if row == first and not is_first else 1.0
-            for channel in range(len(columns)):
-                add_times(sign, blocks[row, channel], columns[channel, radius : radius + blocks.shape[2]])
+    def work(walk: Walk) -> None:
+        with walk.tiles(walk.whole("length")) as (u, _):
+            one, two, three, four = (walk.load("columns", walk.at(u, step)) for step in range(4))
+            walk.store("twos", u, one + two)
+            walk.store("fours", u, one + two + (three + four))
+
+    return types.void(columns, twos, fours, types.intp), generator("columns twos fours length", types.float64, work)
+
+
+def _square_sums(walk: Walk, tile: ir.Value, n_lines: int) -> list[Vector]:
+    """The sums of `n_lines` lines over the squares around the blocks of a tile."""
+    builder, radius, wide = walk.builder, walk.whole("radius"), walk.whole("wide")
+    start = builder.sub(walk.at(tile, walk.whole("margin")), radius)
+    firsts = [walk.at(start, walk.times(wide, number)) for number in range(n_lines)]
+    reach = walk.times(radius, 2)
+    sums = [Held(walk.load("columns", walk.at(first, reach))) for first in firsts]
+    with cgutils.for_range(builder, builder.lshr(walk.at(reach, 1), reach.type(2))) as loop:
+        for total, first in zip(sums, firsts, strict=True):
+            total.becomes(total.now + walk.load("fours", walk.at(first, walk.times(loop.index, 4))))
+    with builder.if_then(builder.icmp_signed("==", builder.and_(radius, radius.type(1)), radius.type(1))):
+        for total, first in zip(sums, firsts, strict=True):
+            total.becomes(total.now + walk.load("twos", walk.at(first, reach, -2)))
+    return [total.now for total in sums]
 
 
 # ------------------------------------------------------------------------------------------------- planes
 
 
-@kernel
-def _split(row, left, right):
-    """A row of pixels as the left and the right ones of its blocks; a row of odd length has no last right one."""
-    right[-1] = 0.0
-    for u in range(len(left)):
-        left[u] = row[2 * u]
-    for u in range(len(row) // 2):
-        right[u] = row[2 * u + 1]
+@intrinsic
+def _gather(_context, pixels, lower, x, y, blocks, start, wide, length):
+    """The sums (10) over blocks of two rows of pixels, 0 where nothing was measured, the second one from `lower` on.
 
-
-@kernel
-def _pair(left, right, x, total, moment):
-    """Sums over the two pixels of a block, and their products with u."""
-    for u in range(len(x)):
-        total[u] = left[u] + right[u]
-    for u in range(len(x)):
-        moment[u] = left[u] * x[u] + right[u] * (x[u] + 1.0)
-
-
-# the moments of a row of blocks: which scratch line of `_gather_row`, times which power of v
-_LINES = np.array([0, 1, 0, 2, 1, 0, 3, 4, 3, 5])
-_POWERS = np.array([0, 0, 1, 0, 1, 2, 0, 0, 1, 0])
-
-
-@kernel
-def _gather_row(row, x, y, scratch, block):
-    """Add one row of pixels to the sums (10, W / 2) of its blocks; `x` is u of their left pixels, `y` is v."""
-    ones, u_line, uu_line, w_line, uw_line, ww_line = (
-        scratch[0], scratch[1], scratch[2], scratch[3], scratch[4], scratch[5],
-    )  # fmt: skip
-    left, right = scratch[6], scratch[7]
-    _split(row, left, right)
-    # u is x and x + 1 for the two pixels
-    _pair(left, right, x, w_line, uw_line)
-    for u in range(len(x)):
-        ww_line[u] = left[u] * left[u] + right[u] * right[u]
-    for u in range(len(x)):
-        left[u] = 1.0 if left[u] > 0.0 else 0.0
-    for u in range(len(x)):
-        right[u] = 1.0 if right[u] > 0.0 else 0.0
-    _pair(left, right, x, ones, u_line)
-    for u in range(len(x)):
-        uu_line[u] = left[u] * x[u] * x[u] + right[u] * (x[u] + 1.0) * (x[u] + 1.0)
-    for moment in range(N_MOMENTS):
-        add_times(y ** _POWERS[moment], scratch[_LINES[moment]], block[moment])
-
-
-@kernel
-def propose_planes(w, x, radius, edge, noise, least, start, stop, proposed):
-    """Fit a plane in the square around each block; fill rows `start` to `stop` of `proposed` (H / 2, 5, W / 2).
-
-    u and v have their origin in the middle of the image; `x` is u of the left pixels of blocks, `least` the least
-    determinant of a plane. `noise` is what a plane leaves anyway: residuals count from its square on.
+    `x` are u of the left pixels of blocks, `y` is v of the upper ones.
     """
-    height, n_rows, n_columns = len(w), len(proposed), len(x)
-    first, last = max(0, start - radius), min(n_rows, stop + radius)
-    blocks, scratch = np.zeros((last - first, N_MOMENTS, n_columns)), np.empty((8, n_columns))
-    for v in range(2 * first, min(height, 2 * last)):
-        _gather_row(w[v], x, v - 0.5 * (height - 1), scratch, blocks[v // 2 - first])
-    columns = np.zeros((N_MOMENTS, n_columns + 2 * radius))
-    wide, wider = np.empty(columns.shape[1]), np.empty(columns.shape[1])
-    sums = np.empty((N_MOMENTS, n_columns))
-    for row in range(start, stop):
-        _slide(blocks, row - first, radius, row == start, columns)
-        for moment in range(N_MOMENTS):
-            _window_sums(columns[moment], wide, wider, 2 * radius + 1, sums[moment])
-        _fit(sums, scratch, least, edge * edge, noise * noise, proposed[row])
+
+    def work(walk: Walk) -> None:
+        y = walk.number("y")
+        with walk.tiles(walk.whole("length")) as (block, _):
+            x, place = walk.load("x", block), walk.times(block, 2)
+            above, below = (_sums_of_pairs(walk, start, x) for start in (place, walk.at(place, walk.whole("lower"))))
+            ones, u, uu, w, uw, ww = (one + other for one, other in zip(above, below, strict=True))
+            # v is y above and y + 1 below
+            v, uv, vw = (below[place].plus(total, y) for place, total in ((0, ones), (1, u), (3, w)))
+            vv = (above[0] * y * y).plus(below[0] * (y + 1.0), y + 1.0)
+            target = walk.at(block, walk.whole("start"))
+            for number, line in enumerate((ones, u, v, uu, uv, vv, w, uw, vw, ww)):
+                walk.store("blocks", walk.at(target, walk.times(walk.whole("wide"), number)), line)
+
+    kinds = pixels, types.intp, x, types.float64, blocks, types.intp, types.intp, types.intp
+    return types.void(*kinds), generator("pixels lower x y blocks start wide length", types.float64, work)
 
 
-@kernel(fastmath=CONTRACT)
-def _center(scale, mean, other_mean, product):
-    """A sum of products becomes a covariance."""
-    for u in range(len(product)):
-        product[u] = scale[u] * product[u] - mean[u] * other_mean[u]
-
-
-@kernel(fastmath=CONTRACT)
-def _solve(variance, covariance, between, other, inverse, out):
-    for u in range(len(out)):
-        out[u] = (variance[u] * covariance[u] - between[u] * other[u]) * inverse[u]
-
-
-@kernel(fastmath=CONTRACT)
-def _take_plane(slope_u, along, slope_v, across, total):
-    for u in range(len(total)):
-        total[u] -= slope_u[u] * along[u] + slope_v[u] * across[u]
+def _sums_of_pairs(walk: Walk, start: ir.Value, x: Vector) -> tuple[Vector, ...]:
+    """Sums of 1, u, uu, w, uw and ww over pairs of pixels in a row."""
+    n = walk.n_lanes
+    both = walk.load("pixels", start, 2 * n)
+    left, right = (both.shuffled(both, range(side, 2 * n, 2)) for side in (0, 1))
+    ones, others = ((side > 0.0).where(walk.spread(1.0), 0.0) for side in (left, right))
+    u, other_u = ones * x, others * (x + 1.0)
+    return (
+        ones + others,
+        u + other_u,
+        (u * x).plus(other_u, x + 1.0),
+        left + right,
+        (left * x).plus(right, x + 1.0),
+        (left * left).plus(right, right),
+    )
 
 
 # sums of products, and the means whose product is taken off: uu, uv, vv, uw, vw, ww
-_PRODUCTS = np.array([[3, 1, 1], [4, 1, 2], [5, 2, 2], [7, 1, 6], [8, 2, 6], [9, 6, 6]])
+_PRODUCTS = ((3, 1, 1), (4, 1, 2), (5, 2, 2), (7, 1, 6), (8, 2, 6), (9, 6, 6))
+
+
+@intrinsic
+def _fit(_context, columns, twos, fours, margin, wide, radius, least, scale, expected, proposed, start, length):
+    """Least squares in the squares of a row of blocks; `scale` is 1 / edge^2, `expected` noise^2."""
+
+    def work(walk: Walk) -> None:
+        with walk.tiles(walk.whole("length")) as (block, _):
+            sums = _square_sums(walk, block, N_MOMENTS)
+            share = sums[0].greater(1.0).inverse()
+            means = {number: sums[number] * share for number in (1, 2, 6)}
+            uu, uv, vv, uw, vw, ww = (
+                (sums[number] * share).minus(means[one], means[other]) for number, one, other in _PRODUCTS
+            )
+            determinant = (uu * vv).minus(uv, uv)
+            is_plane = determinant > walk.number("least")
+            inverse = is_plane.where(determinant, 1.0).inverse()
+            slope_u, slope_v = (
+                is_plane.where((one * mine).minus(uv, other) * inverse, 0.0)
+                for one, mine, other in ((vv, uw, vw), (uu, vw, uw))
+            )
+            residual = ww.minus(slope_u, uw).minus(slope_v, vw)
+            offset = means[6].minus(slope_u, means[1]).minus(slope_v, means[2])
+            weight, give = _trusts((residual - walk.number("expected")).greater(0.0) * walk.number("scale"))
+            give = is_plane.where(give, 0.0)
+            target = walk.at(block, walk.whole("start"))
+            lines = weight, weight - give, give * offset, give * slope_u, give * slope_v
+            for number, line in enumerate(lines):
+                walk.store("proposed", walk.at(target, walk.times(walk.whole("wide"), number)), line)
+
+    whole, real = types.intp, types.float64
+    kinds = columns, twos, fours, whole, whole, whole, real, real, real, proposed, whole, whole
+    names = "columns twos fours margin wide radius least scale expected proposed start length"
+    return types.void(*kinds), generator(names, real, work)
+
+
+def _trusts(q: Vector) -> tuple[Vector, Vector]:
+    """1 / (2 q + 1/2)^8 + 1/1000 for a residual q, and that times 1 / (1 + q^4)."""
+    far, square = (q + q) + 0.5, q * q
+    farther = (square * square) + 1.0
+    both = (far * farther).inverse()  # one division for the two
+    near = both * farther
+    near = near * near
+    near = near * near
+    weight = (near * near) + 1e-3
+    return weight, weight * (both * far)
 
 
 @kernel
-def _fit(sums, scratch, least, eps, expected, proposed):
-    """Least squares in each square of a row; `sums` are used up."""
-    scale, mean_u, mean_v, offset = sums[0], sums[1], sums[2], sums[6]
-    uu, uv, vv, uw, vw, residual = sums[3], sums[4], sums[5], sums[7], sums[8], sums[9]
-    inverse, weight, give, slope_u, slope_v = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
-    for u in range(len(scale)):
-        scale[u] = 1.0 / max(scale[u], 1.0)
-    for moment in (1, 2, 6):
-        mean = sums[moment]
-        for u in range(len(scale)):
-            mean[u] *= scale[u]
-    for line in range(len(_PRODUCTS)):
-        product, one, other = _PRODUCTS[line, 0], _PRODUCTS[line, 1], _PRODUCTS[line, 2]
-        _center(scale, sums[one], sums[other], sums[product])
-    for u in range(len(scale)):
-        determinant = uu[u] * vv[u] - uv[u] * uv[u]
-        inverse[u] = 1.0 / determinant if determinant > least else 0.0
-    for axis in range(2):
-        _solve(sums[5 - 2 * axis], sums[7 + axis], uv, sums[8 - axis], inverse, scratch[3 + axis])
-    _take_plane(slope_u, uw, slope_v, vw, residual)
-    _take_plane(slope_u, mean_u, slope_v, mean_v, offset)
-    _trust(residual, inverse, eps, expected, weight, give)
-    copy(weight, proposed[0])
-    keep = proposed[1]
-    for u in range(len(scale)):
-        keep[u] = weight[u] - give[u]
-    _multiply(give, offset, proposed[2])
-    for axis in range(2):
-        _multiply(give, scratch[3 + axis], proposed[3 + axis])
+def propose_planes(w, x, radius, edge, noise, least, start, stop, margin, proposed):
+    """Fit a plane in the square around each block; fill rows `start` to `stop` of `proposed` (H / 2 + 1, 5, W' ).
 
-
-@kernel
-def _trust(residual, inverse, eps, expected, weight, give):
-    """1 / (2 q + 1/2)^8 + 1/1000 for a residual expected + q eps, and that times 1 / (1 + q^4), 0 without a plane."""
-    scale = 1.0 / eps
-    for u in range(len(weight)):
-        near = 1.0 / (2.0 * max(residual[u] - expected, 0.0) * scale + 0.5)
-        near *= near
-        near *= near
-        weight[u] = near * near + 1e-3
-    for u in range(len(weight)):
-        q = max(residual[u] - expected, 0.0) * scale
-        q *= q
-        give[u] = weight[u] / (1.0 + q * q) if inverse[u] > 0.0 else 0.0
-
-
-@kernel
-def accept_planes(w, x, radius, proposed, start, stop, out):
-    """Fill the pixels of block rows `start` to `stop` with the weighted mean of what the squares around propose."""
-    height, n_columns = len(w), len(x)
-    columns = np.zeros((N_PROPOSED, n_columns + 2 * radius))
-    wide, wider = np.empty(columns.shape[1]), np.empty(columns.shape[1])
-    sums, mean = np.empty((N_PROPOSED, n_columns)), np.empty(n_columns)
+    W' is W / 2 with a margin before and behind, which are filled with zeros. u and v have their origin in the middle of
+    the image; `x` is u of the left pixels of blocks, `least` the least determinant of a plane. `noise` is what a plane
+    leaves anyway: residuals count from its square on.
+    """
+    height = len(w)
+    n_rows, wide, length, none = (height + 1) // 2, proposed.shape[2], padded(len(x)), w.dtype.type(0.0)
+    size, n_kept = N_MOMENTS * wide, min(2 * radius + 2, n_rows)
+    # the last row is that of blocks above and below the image
+    blocks = np.zeros((n_kept + 1) * size)
+    columns, twos, fours = np.zeros(size + _BEYOND), np.zeros(size + _BEYOND), np.zeros(size + _BEYOND)
+    pixels, middles = np.zeros(4 * length, w.dtype), np.zeros(length)
+    copy(x, middles[: len(x)])
+    entered, nowhere = max(0, start - radius), n_kept * size
     for row in range(start, stop):
-        _slide(proposed, row, radius, row == start, columns)
-        for channel in range(N_PROPOSED):
-            _window_sums(columns[channel], wide, wider, 2 * radius + 1, sums[channel])
-        weight, keep, offset, slope_u, slope_v = sums[0], sums[1], sums[2], sums[3], sums[4]
-        for u in range(n_columns):
-            weight[u] = 1.0 / weight[u]
-        for channel in range(1, N_PROPOSED):
-            part = sums[channel]
-            for u in range(n_columns):
-                part[u] *= weight[u]
-        for u in range(n_columns):
-            offset[u] += slope_u[u] * x[u]
-        for v in range(2 * row, min(height, 2 * row + 2)):
-            copy(offset, mean)
-            add_times(v - 0.5 * (height - 1), slope_v, mean)
-            for side in range(2):
-                _apply(w[v, side::2], keep, mean, out[v, side::2])
-                add_times(1.0, slope_u, mean)
+        leaving = (row - radius - 1) % n_kept * size if row > start and row > radius else nowhere
+        while entered < min(n_rows, row + radius + 1):
+            slot = entered % n_kept * size
+            _take_pixels(w, entered, pixels, 2 * length)
+            y = 2.0 * entered - 0.5 * (height - 1)
+            _gather(pixels, 2 * length, middles, y, blocks, slot + margin, wide, length)
+            _slide(columns, blocks, slot, leaving, size)
+            entered, leaving = entered + 1, nowhere
+        if leaving != nowhere:
+            _slide(columns, blocks, nowhere, leaving, size)
+        _sum_ahead(columns, twos, fours, size)
+        _fit(columns, twos, fours, margin, wide, radius, least, 1.0 / (edge * edge), noise * noise,
+             proposed[row].reshape(N_PROPOSED * wide), margin, length)  # fmt: skip
+        for number in range(N_PROPOSED):
+            fill(none, proposed[row, number, :margin])
+            fill(none, proposed[row, number, margin + len(x) :])
 
 
-@kernel(fastmath=CONTRACT)
-def _apply(row, keep, mean, out):
-    """What was measured stays so: where planes would go behind infinity, pixels keep their own."""
-    for u in range(len(row)):
-        smooth = keep[u] * row[u] + mean[u]
-        out[u] = smooth if (row[u] > 0.0) & (smooth > 0.0) else row[u]
+@kernel
+def _take_pixels(w, row, pixels, lower):
+    """The two rows of pixels of a row of blocks; where the height is odd the last one is zeros."""
+    width = w.shape[1]
+    copy(w[2 * row], pixels[:width])
+    if 2 * row + 1 < len(w):
+        copy(w[2 * row + 1], pixels[lower : lower + width])
+    else:
+        fill(w.dtype.type(0.0), pixels[lower : lower + width])
+
+
+@intrinsic
+def _accept(_context, columns, twos, fours, margin, wide, radius, x, y, pixels, lower, length):
+    """Two rows of pixels become the weighted means of what the squares around propose.
+
+    What was not measured stays so, and where planes would go behind infinity, pixels keep their own.
+    """
+
+    def work(walk: Walk) -> None:
+        n = walk.n_lanes
+        in_turn = [side * n + lane for lane in range(n) for side in (0, 1)]
+        with walk.tiles(walk.whole("length")) as (block, _):
+            sums = _square_sums(walk, block, N_PROPOSED)
+            share = sums[0].inverse()
+            keep, offset, slope_u, slope_v = (total * share for total in sums[1:])
+            left = offset.plus(slope_u, walk.load("x", block)).plus(slope_v, walk.number("y"))
+            place = walk.times(block, 2)
+            for start in (place, walk.at(place, walk.whole("lower"))):
+                mean, old = left.shuffled(left + slope_u, in_turn), walk.load("pixels", start, 2 * n)
+                smooth = mean.plus(keep.shuffled(keep, in_turn), old)
+                walk.store("pixels", start, ((old > 0.0) & (smooth > 0.0)).where(smooth, old))
+                left = left + slope_v
+
+    whole, real = types.intp, types.float64
+    kinds = columns, twos, fours, whole, whole, whole, x, real, pixels, whole, whole
+    return types.void(*kinds), generator("columns twos fours margin wide radius x y pixels lower length", real, work)
+
+
+@kernel
+def accept_planes(w, x, radius, proposed, start, stop, margin, out):
+    """Fill the pixels of block rows `start` to `stop` with the means of what is proposed; its last row is zeros."""
+    height, width = w.shape
+    n_rows, wide, length = (height + 1) // 2, proposed.shape[2], padded(len(x))
+    size = N_PROPOSED * wide
+    columns, twos, fours = np.zeros(size + _BEYOND), np.zeros(size + _BEYOND), np.zeros(size + _BEYOND)
+    pixels, middles = np.zeros(4 * length, w.dtype), np.zeros(length)
+    copy(x, middles[: len(x)])
+    rows, nowhere = proposed.reshape(proposed.size), n_rows * size
+    for row in range(max(0, start - radius), min(n_rows, start + radius)):
+        _slide(columns, rows, row * size, nowhere, size)
+    for row in range(start, stop):
+        entering = (row + radius) * size if row + radius < n_rows else nowhere
+        leaving = (row - radius - 1) * size if row > start and row > radius else nowhere
+        _slide(columns, rows, entering, leaving, size)
+        _sum_ahead(columns, twos, fours, size)
+        _take_pixels(w, row, pixels, 2 * length)
+        _accept(columns, twos, fours, margin, wide, radius, middles, 2.0 * row - 0.5 * (height - 1), pixels, 2 * length,
+                length)  # fmt: skip
+        copy(pixels[:width], out[2 * row])
+        if 2 * row + 1 < height:
+            copy(pixels[2 * length : 2 * length + width], out[2 * row + 1])

@@ -6,45 +6,57 @@ Everything but the first walk over the pixels is done on runs, of which an image
 from __future__ import annotations
 
 import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
 
-from armillary.kernels.jit import VECTOR_SUMS, kernel
+from armillary.kernels.images.lanes import Walk, generator, lowest
+from armillary.kernels.jit import kernel
 
-STRETCH = 64  # pixels
+TILE = 16  # pixels
 
 
-@kernel(fastmath=VECTOR_SUMS)
-def _n_changes(row, before):
-    """How many pixels differ from those before them."""
-    n = 0
-    for u in range(len(row)):
-        n += row[u] != before[u]
-    return n
+@intrinsic
+def _changes(_context, image, place):
+    """Which of 16 pixels from `place` on, counted over the lines, differ from those before them, as bits."""
+
+    def work(walk: Walk) -> ir.Value:
+        builder, place = walk.builder, walk.whole("place")
+        here, before = (builder.load(walk.address("image", walk.at(place, step), TILE), align=4) for step in (0, -1))
+        found = builder.bitcast(builder.icmp_signed("!=", here, before), ir.IntType(TILE))
+        return builder.zext(found, ir.IntType(64))
+
+    return types.int64(image, types.intp), generator("image place", types.float32, work, TILE)
 
 
 @kernel
 def find_runs(image, firsts, lasts, labels, starts):
     """The runs of each line: first and last column (the last is not in it), label; line v has `starts[v]` to the next.
 
-    Returns how many there are; what does not fit into the arrays is not written. Stretches without a change are
-    passed over by whole vectors.
+    Returns how many there are; what does not fit into the arrays is not written.
     """
     height, width = image.shape
     run, most = 0, len(firsts)
     for v in range(height):
         starts[v] = run
         row, first, start = image[v], 0, 1
-        while start <= width:
-            stop = min(start + STRETCH, width)
-            if start < width and _n_changes(row[start:stop], row[start - 1 : stop - 1]) == 0:
-                start = stop
-                continue
-            for u in range(start, stop + (stop == width)):
-                if u == width or row[u] != row[u - 1]:
-                    if run < most:
-                        firsts[run], lasts[run], labels[run] = first, u, row[u - 1]
-                    first = u
-                    run += 1
-            start = stop + (stop == width)
+        while start < width:
+            n_pixels = TILE if start + TILE <= width else 1
+            changes: int = int(row[start] != row[start - 1])
+            if n_pixels > 1:
+                changes = _changes(image, v * width + start)
+            while changes:
+                u = start + lowest(changes)
+                changes &= changes - 1
+                if run < most:
+                    firsts[run], lasts[run], labels[run] = first, u, row[u - 1]
+                first = u
+                run += 1
+            start += n_pixels
+        if width:
+            if run < most:
+                firsts[run], lasts[run], labels[run] = first, width, row[width - 1]
+            run += 1
     starts[height] = run
     return run
 
@@ -126,6 +138,60 @@ def _add(one, other, length, is_small, borders, n):
     if n < len(borders):
         borders[n, 0], borders[n, 1], borders[n, 2] = one, other, length
     return n + 1
+
+
+@kernel
+def take_by_border(borders, n_borders, codes, is_open, taken):
+    """Open regions (R,) take the label with which they share the longest border, the smaller of equal ones, in turns.
+
+    `borders` (M, 3) are two regions and a length each; `codes` (R,) number the labels of regions in their order, and
+    become those that they take. In a turn, all that border on a region that is not open take at once. Regions that
+    never do are left open. `taken` (R,) is scratch.
+    """
+    n_regions = len(codes)
+    starts = np.zeros(n_regions + 1, np.int64)
+    for pair in range(n_borders):
+        for side in range(2):
+            starts[borders[pair, side] + 1] += is_open[borders[pair, side]]
+    for region in range(n_regions):
+        starts[region + 1] += starts[region]
+    others, lengths, filled = np.empty(starts[-1], np.int64), np.empty(starts[-1], np.int64), starts[:-1].copy()
+    for pair in range(n_borders):
+        for side in range(2):
+            region = borders[pair, side]
+            if is_open[region]:
+                others[filled[region]], lengths[filled[region]] = borders[pair, 1 - side], borders[pair, 2]
+                filled[region] += 1
+    votes = np.zeros(codes.max() + 2, np.int64)
+    n_taken = 1
+    while n_taken:
+        n_taken = 0
+        for region in range(n_regions):
+            if is_open[region]:
+                own = slice(starts[region], starts[region + 1])
+                taken[region] = _longest(others[own], lengths[own], is_open, codes, votes)
+                n_taken += taken[region] >= 0
+        for region in range(n_regions):
+            if is_open[region] and taken[region] >= 0:
+                codes[region], is_open[region] = taken[region], False
+
+
+@kernel
+def _longest(others, lengths, is_open, codes, votes):
+    """The label with the longest border among regions that are not open; -1 where there is none. `votes` are zeros."""
+    best = -1
+    for place in range(len(others)):
+        if not is_open[others[place]]:
+            votes[codes[others[place]]] += lengths[place]
+    for place in range(len(others)):
+        if not is_open[others[place]]:
+            code = codes[others[place]]
+            if best < 0 or votes[code] > votes[best] or (votes[code] == votes[best] and code < best):
+                best = code
+    for place in range(len(others)):
+        if not is_open[others[place]]:
+            votes[codes[others[place]]] = 0
+    return best
 
 
 @kernel
