@@ -110,7 +110,7 @@ def csr_points(X: Any, who: str, sample_weight: Any, expected_features: int | No
             )
         sample_weight = X.weights if sample_weight is None else sample_weight
         X = X[:]
-    rows = None if sp.issparse(X) or gate.allows_missing else _from_device(X, who, expected_features)
+    rows = None if _is_at_home(X) or gate.allows_missing else _from_device(X, who, expected_features)
     matrix: Any = None
     if rows is None:
         matrix = as_matrix(X if sp.issparse(X) else _home(X, who), who, expected_features)
@@ -140,6 +140,11 @@ def _is_sparse(X: Any) -> bool:
     return sp.issparse(X) or type(X).__module__.startswith("cupyx.")
 
 
+def _is_at_home(X: Any) -> bool:
+    """Whether sparse rows are the host's, in whose memory they stay where the device has no room for them."""
+    return sp.issparse(X) or (isinstance(X, torch.Tensor) and X.device.type == "cpu" and not start.IS_INTERPRETED)
+
+
 def _triple(X: Any, who: str) -> tuple[torch.Tensor, ...]:
     """Values, indices and pointers of what is on the device."""
     if isinstance(X, torch.Tensor):
@@ -151,7 +156,10 @@ def _triple(X: Any, who: str) -> tuple[torch.Tensor, ...]:
 
 def _home(X: Any, who: str) -> Any:
     """What is on the device as SciPy's CSR."""
-    data, indices, pointers = (part.cpu().numpy() for part in _triple(X, who))
+    data, indices, pointers = _triple(X, who)
+    if data.dtype in (torch.float16, torch.bfloat16):  # SciPy has neither
+        data = data.float()
+    data, indices, pointers = (part.cpu().numpy() for part in (data, indices, pointers))
     found = sp.csr_array((len(pointers) - 1, int(X.shape[1])), dtype=data.dtype)
     # put in place: SciPy would look at indices with compiled code before they are checked
     found.data, found.indices, found.indptr = data, indices, pointers
