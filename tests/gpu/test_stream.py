@@ -151,15 +151,15 @@ def test_sets_that_split_and_merge_go_by_in_blocks(kind, sampler, tmp_path, capl
 def test_sets_hold_no_block_that_has_gone_by():
     from armillary.fitting.dirichlet_process import clusters_of
 
-    with opened("cuda", grouped(24, 64)) as passes:
+    with opened("cuda", grouped(10, 64)) as passes:
         sets = clusters_of(passes, np.arange(64) % 2).sets()
         wanted = sets.totals()
-        sets.tangent_sums(np.eye(2, 24), with_curvature=True)
+        sets.tangent_sums(np.eye(2, 10), with_curvature=True)
         held = [part._passes.points._belt._now for part in sets.parts]
         assert held[0] is held[1]  # one block is there, whatever sets were asked
         kept = [value for part in sets.parts for value in vars(part._pieces).values()]
-        assert not any(getattr(value, "shape", ())[1:] == (24,) for value in kept)
-        np.testing.assert_array_equal(sets.some([0, 1]).totals(), wanted)
+        assert not any(getattr(value, "shape", ())[1:] == (10,) for value in kept)
+        np.testing.assert_array_equal(sets.some([1]).totals(), wanted[1:])
 
 
 @pytest.mark.usefixtures("_no_room")

@@ -179,6 +179,10 @@ class CsrSource(Source):
             return CsrSource(self.rows, self.numbers[first:last], self.first)
         return CsrSource(cast(SparseBlock, cut(self.rows, first, last)), None, self.first + first)
 
+    def all(self) -> Any:
+        """All rows as they are stored, as SciPy's CSR."""
+        return as_csr(self.rows) if self.numbers is None else self.gather(np.arange(self.n_rows))
+
     def gather(self, numbers: Numbers) -> Any:
         """A few rows as they are stored, as SciPy's CSR."""
         return as_csr(cast(SparseBlock, some_of(self.rows, numbers if self.numbers is None else self.numbers[numbers])))

@@ -32,7 +32,6 @@ from armillary.validation import (
     UNIT_TOLERANCE,
     as_matrix,
     check_shape,
-    computing_dtype,
     has_direction,
     refuse_rows,
     safe_factors,
@@ -111,25 +110,20 @@ def csr_points(X: Any, who: str, sample_weight: Any, expected_features: int | No
         sample_weight = X.weights if sample_weight is None else sample_weight
         X = X[:]
     rows = None if _is_at_home(X) or gate.allows_missing else _from_device(X, who, expected_features)
-    matrix: Any = None
-    if rows is None:
-        matrix = as_matrix(X if sp.issparse(X) else _home(X, who), who, expected_features)
-    weights = given_weights(sample_weight, len(rows) if rows is not None else matrix.shape[0], who, gate)
-    is_present = None
-    if rows is None:
-        if gate.allows_missing and not (found := has_direction(matrix)).all():
-            is_present = found
-            matrix = matrix[is_present]
-            weights = None if weights is None else weights[is_present]
-            if not matrix.shape[0] and not gate.allows_empty:
-                refuse_all_missing(len(is_present), who)
-        large = importlib.import_module("armillary.engines.cuda_stream").large_csr(matrix, weights, who, is_present)
-        if large is not None:
-            return large
-        values = matrix.data if matrix.dtype in UNIT_TOLERANCE else matrix.data.astype(computing_dtype(matrix.dtype))
-        rows = start_sparse.from_host(values, matrix.indices, matrix.indptr, matrix.shape[1])
-    given = None if weights is None else start.to_device(weights)
-    return CudaPoints(cast(Any, unit_csr(rows, who)), given, who, is_present=is_present)
+    if rows is not None:
+        weights = given_weights(sample_weight, len(rows), who, gate)
+        return CudaPoints(cast(Any, unit_csr(rows, who)), None if weights is None else start.to_device(weights), who)
+    matrix: Any = as_matrix(X if sp.issparse(X) else _home(X, who), who, expected_features)
+    weights, is_present = given_weights(sample_weight, matrix.shape[0], who, gate), None
+    if gate.allows_missing and not (found := has_direction(matrix)).all():
+        is_present = found
+        matrix = matrix[is_present]
+        weights = None if weights is None else weights[is_present]
+        if not matrix.shape[0] and not gate.allows_empty:
+            refuse_all_missing(len(is_present), who)
+    # that module knows this one's passes
+    stream: Any = importlib.import_module("armillary.engines.cuda_stream")
+    return stream.host_csr(matrix, weights, who, is_present)
 
 
 def _is_sparse(X: Any) -> bool:

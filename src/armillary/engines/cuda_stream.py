@@ -536,7 +536,7 @@ def _resident_rows(points: StreamedPoints) -> torch.Tensor:
 
 
 def _resident_csr(source: CsrSource, who: str) -> Any:
-    found = source.gather(np.arange(source.n_rows))
+    found = source.all()
     values = found.data.astype(computing_dtype(found.data.dtype), copy=False)
     return unit_csr(start_sparse.from_host(values, found.indices, found.indptr, source.n_features), who)
 
@@ -582,12 +582,12 @@ def host_points(
     return points
 
 
-def large_csr(matrix: Any, weights: Float64Array | None, who: str, is_present: Any) -> StreamedPoints | None:
-    """Checked CSR rows of the host that the device has no room for; None where it has."""
+def host_csr(matrix: Any, weights: Float64Array | None, who: str, is_present: Any) -> StreamedPoints | CudaPoints:
+    """CSR rows of the host whose structure was checked: on the device where it has room for them."""
     source = CsrSource(SparseBlock(matrix.data, matrix.indices, matrix.indptr, int(matrix.shape[1])))
-    if source.n_rows <= MOST_ROWS and source.fits():
-        return None
     points = StreamedPoints(source, weights, who, is_present=is_present)
+    if _is_small(points):
+        return resident(points)
     _say(points)
     return points
 
