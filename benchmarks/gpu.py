@@ -28,7 +28,7 @@ import torch
 import triton
 
 import armillary
-from armillary.engines import cuda_stream
+from armillary.engines import cuda_sources, cuda_stream
 from armillary.engines.select import engine
 from armillary.kernels.gpu import start
 from armillary.rules import AffineRule
@@ -570,12 +570,12 @@ def times_part(scale):
 @contextmanager
 def no_room():
     """A card that has room for blocks alone."""
-    known = cuda_stream.free_bytes
-    cuda_stream.free_bytes = lambda: 0
+    known = cuda_sources.free_bytes
+    cuda_sources.free_bytes = lambda: 0
     try:
         yield
     finally:
-        cuda_stream.free_bytes = known
+        cuda_sources.free_bytes = known
 
 
 def seconds(task):
@@ -590,7 +590,7 @@ def seconds(task):
 def copied(host, is_staged):
     """Seconds of bringing all rows over: from page-locked memory alone, or by way of it."""
     belt = cuda_stream.Belt("bench")
-    points = cuda_stream.StreamedPoints(cuda_stream.Source(host), None, "bench")
+    points = cuda_stream.StreamedPoints(cuda_sources.Source(host), None, "bench")
     spans = points.spans
     rows = spans[0][1] - spans[0][0]
     pinned = torch.empty((rows, host.shape[1]), dtype=torch.float16, pin_memory=True)

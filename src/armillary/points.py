@@ -88,11 +88,12 @@ def joined_blocks(blocks: Sequence[Block], order: npt.NDArray[np.intp]) -> Block
     """Blocks as one, its rows in another order."""
     if not any(isinstance(block, SparseBlock) for block in blocks):
         return np.concatenate(cast(Sequence[FloatArray], blocks))[order]
-    joined = sp.vstack([_csr(cast(SparseBlock, block)) for block in blocks], format="csr")[order]
+    joined = sp.vstack([as_csr(cast(SparseBlock, block)) for block in blocks], format="csr")[order]
     return SparseBlock(joined.data, joined.indices, joined.indptr, joined.shape[1])
 
 
-def _csr(rows: SparseBlock) -> Any:
+def as_csr(rows: SparseBlock) -> Any:
+    """A block as SciPy's CSR."""
     held = slice(rows.indptr[0], rows.indptr[-1])
     arrays = rows.data[held], rows.indices[held], rows.indptr - rows.indptr[0]
     return sp.csr_array(arrays, shape=(len(rows.indptr) - 1, rows.n_features))
@@ -101,7 +102,7 @@ def _csr(rows: SparseBlock) -> Any:
 def as_float64(rows: Block) -> Any:
     """A block in float64, an array or CSR; not made unit again."""
     if isinstance(rows, SparseBlock):
-        return _csr(rows).astype(np.float64, copy=False)
+        return as_csr(rows).astype(np.float64, copy=False)
     return rows.astype(np.float64, copy=False)
 
 
@@ -386,14 +387,14 @@ class Points:
 
 
 def _dense(rows: SparseBlock) -> FloatArray:
-    return np.asarray(_csr(rows).toarray())
+    return np.asarray(as_csr(rows).toarray())
 
 
 def some_of(rows: Block, numbers: npt.NDArray[np.integer[Any]]) -> Block:
     """A copy of some rows of a block."""
     if not isinstance(rows, SparseBlock):
         return rows[numbers]
-    chosen = _csr(rows)[numbers]
+    chosen = as_csr(rows)[numbers]
     return SparseBlock(chosen.data, chosen.indices, chosen.indptr, rows.n_features)
 
 

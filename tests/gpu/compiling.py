@@ -50,7 +50,7 @@ PLAIN = {
     "list_pairs": (
         choose.list_pairs,
         ["*fp16", "*fp16", _F, _F, _F, _I, _I, _I, _I, "i32", "i32", "i32", "i32", "i32", _F, "i32", "i32"],
-        {"ROWS": 128, "TILE": 128, "DEEP": 64},
+        {"ENOUGH": 1 << 30, "ROWS": 128, "TILE": 128, "DEEP": 64},
         {"num_warps": 8, "num_stages": 3},
     ),
     "score_pairs": (
@@ -100,7 +100,7 @@ PLAIN = {
     ),
     "lane_scores": (
         exact.lane_scores,
-        [_F, _F, _F, _F, "i32", "i32", "i32", "i32"],
+        [_F, _F, _F, _F, "i32", "i32", "i32", "i32", "i32"],
         {"HAS_OFFSETS": True, "BLOCK": 128, "LANES": 16},
         {"enable_fp_fusion": False},
     ),
@@ -205,13 +205,13 @@ PLAIN = {
     "uniforms": (draws.uniforms, [_D, _L, "i64", "i32"], {"BLOCK": 256}, {}),
     "gaussian_table": (
         gaussians.table,
-        [_F, _D, _D, _D, _D, _D, "i32", "i32", "i32", "i32", "i32"],
+        [_F, _D, _D, _D, _D, _D, "i32", "i32", "i32", "i32", "i32", "i32"],
         {"IS_CURVED": True, "BLOCK": 256},
         _GAUSSIANS,
     ),
     "flat_table": (
         gaussians.table,
-        [_F, _D, _D, _D, _D, _D, "i32", "i32", "i32", "i32", "i32"],
+        [_F, _D, _D, _D, _D, _D, "i32", "i32", "i32", "i32", "i32", "i32"],
         {"IS_CURVED": False, "BLOCK": 256},
         _GAUSSIANS,
     ),

@@ -98,13 +98,15 @@ def test_draws_among_directions_are_those_of_the_cpu(d):
         np.testing.assert_array_equal(two, one)
 
 
-@pytest.mark.parametrize("name", ["cuda", "cuda_parts"])
-def test_a_chain_of_moves_finds_what_it_finds_on_the_cpu(name):
-    rows, labels = laws.make("narrow")
+@pytest.mark.parametrize(
+    ("name", "case"), [("cuda", "narrow"), ("cuda_parts", "narrow"), ("cuda_stream", "narrow"), ("cuda_stream", "csr")]
+)
+def test_a_chain_of_moves_finds_what_it_finds_on_the_cpu(name, case):
+    rows, labels = laws.make(case)
     with one_piece("cpu", rows) as passes:
-        wanted = laws.play(passes, "narrow", labels)
+        wanted = laws.play(passes, case, labels)
     with ENGINES[name](rows, seed=3) as passes:
-        laws.same(laws.play(passes, "narrow", labels), wanted, is_oracle=False)
+        laws.same(laws.play(passes, case, labels), wanted, is_oracle=False)
 
 
 @pytest.mark.parametrize("sampler", ["split_merge", "subclusters", "finite"])

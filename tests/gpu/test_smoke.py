@@ -87,7 +87,7 @@ def beside(name, rows, rule, weights):
 
 
 def test_every_kernel_has_the_bits_of_the_reference(monkeypatch):
-    from armillary.engines import cuda_stream
+    from armillary.engines import cuda_sources
     from armillary.kernels.gpu import start, start_frames
 
     started, known = set(), kernels()
@@ -121,8 +121,8 @@ def test_every_kernel_has_the_bits_of_the_reference(monkeypatch):
         patch.setattr(start, "has_descriptors", lambda: False)
         assert_alike(labelled(rows, rule, weights))
     with monkeypatch.context() as patch:
-        patch.setattr(cuda_stream, "free_bytes", lambda: 0)
-        patch.setattr(cuda_stream, "BLOCK_BYTES", 2000)
+        patch.setattr(cuda_sources, "free_bytes", lambda: 0)
+        patch.setattr(cuda_sources, "BLOCK_BYTES", 2000)
         assert_alike(labelled(rows.astype(np.float16), rule, weights))
     soft = []
     for name in ENGINES:

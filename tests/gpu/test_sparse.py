@@ -5,8 +5,11 @@ import pytest
 import scipy.sparse as sp
 from tests.gpu.here import WHY_NOT, has_cuda, is_interpreted
 from tests.gpu.test_engine import MEANS, SOFT, assert_alike, both, file_of, fitted, opened, unit
+from tests.gpu.test_sets import BRIEF
 
 import armillary
+from armillary import DirichletProcessMixture
+from armillary.engines.contract import Gate
 from armillary.engines.select import engine
 from armillary.exceptions import InputError, RowError
 from armillary.rules import AffineRule
@@ -157,6 +160,49 @@ def test_sparse_tensors_are_taken_as_they_are_and_odd_ones_by_scipy():
     bad[rows.indptr[9]] = np.nan
     with pytest.raises(RowError, match="Row 9 of X contains NaN"):
         engine("cuda").points(made(bad, rows.indices, rows.indptr), "test")
+
+
+@pytest.mark.parametrize("sampler", ["split_merge", "subclusters", "finite"])
+def test_sets_that_split_and_merge_have_one_file_on_both(sampler, tmp_path):
+    if is_interpreted() and sampler != "finite":
+        pytest.skip("takes minutes in the interpreter, where the chain of moves has the same steps")
+    rows = documents(80)
+    one, two = (DirichletProcessMixture("vmf", sampler=sampler, device=device, **BRIEF) for device in ("cpu", "cuda"))
+    np.testing.assert_array_equal(two.fit(rows).sample_labels_, one.fit(rows).sample_labels_)
+    assert file_of(two, tmp_path / "gpu.model") == file_of(one, tmp_path / "cpu.model")
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_densities_of_dense_rows_refuse_a_sparse_tensor():
+    torch = pytest.importorskip("torch")
+    given = torch.from_numpy(documents().toarray()).to_sparse_csr()
+    given = given if is_interpreted() else given.cuda()
+    with pytest.raises(InputError, match=r"Sparse data was passed to .*'tangent_gaussian' needs dense rows"):
+        DirichletProcessMixture(random_state=0, device="cuda").fit(given)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_that_scipy_has_not_go_by_way_of_float32(dtype):
+    torch = pytest.importorskip("torch")
+    given = torch.from_numpy(documents(20).toarray()).to(getattr(torch, dtype)).to_sparse_csr()
+    given = given if is_interpreted() else given.cuda()
+    found = engine("cuda").points(given, "test", gate=Gate(allows_missing=True))
+    wanted = engine("cpu").points(sp.csr_array(given.to_dense().float().cpu().numpy()), "test").matrix
+    np.testing.assert_array_equal(found.matrix.data.cpu().numpy(), wanted.data)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_sparse_tensors_of_the_host_go_where_its_csr_rows_go(monkeypatch):
+    torch = pytest.importorskip("torch")
+    from armillary.engines import cuda_sparse
+
+    monkeypatch.setattr(cuda_sparse.start, "IS_INTERPRETED", False)
+    given = torch.from_numpy(documents(20).toarray()).to_sparse_csr()
+    assert cuda_sparse._is_at_home(given)
+    assert cuda_sparse._is_at_home(documents(20))
+    monkeypatch.setattr(cuda_sparse.start, "IS_INTERPRETED", True)
+    assert not cuda_sparse._is_at_home(given)  # the CPU of torch is the device then
 
 
 def test_missing_rows_and_rows_on_disk(tmp_path):

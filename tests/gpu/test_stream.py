@@ -4,12 +4,16 @@ import logging
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from tests.gpu.here import WHY_NOT, has_cuda, is_interpreted
 from tests.gpu.test_engine import MEANS, SOFT, fitted, grouped, opened, unit
+from tests.gpu.test_sets import BRIEF
+from tests.gpu.test_sparse import documents
 
 import armillary
-from armillary import save
-from armillary.exceptions import InputError, RowError
+from armillary import DirichletProcessMixture, save
+from armillary.engines.contract import Between, Numbered
+from armillary.exceptions import RowError
 from armillary.rules import AffineRule
 
 pytestmark = pytest.mark.skipif(not has_cuda(), reason=WHY_NOT)
@@ -18,10 +22,10 @@ pytestmark = pytest.mark.skipif(not has_cuda(), reason=WHY_NOT)
 @pytest.fixture
 def _no_room(monkeypatch):
     """A device with room for a block of 1 KiB or two."""
-    from armillary.engines import cuda_stream
+    from armillary.engines import cuda_sources
 
-    monkeypatch.setattr(cuda_stream, "free_bytes", lambda: 3000)
-    monkeypatch.setattr(cuda_stream, "BLOCK_BYTES", 2048)
+    monkeypatch.setattr(cuda_sources, "free_bytes", lambda: 3000)
+    monkeypatch.setattr(cuda_sources, "BLOCK_BYTES", 2048)
 
 
 def file_of(model, path):
@@ -125,19 +129,128 @@ def test_a_bad_row_is_told_by_its_number_and_its_file(tmp_path):
 
 
 @pytest.mark.usefixtures("_no_room")
-def test_what_has_no_form_in_blocks_says_so():
-    with pytest.raises(InputError, match=r"sets of rows that split and merge have no form there for rows that go by"):
-        armillary.DirichletProcessMixture(random_state=0, device="cuda").fit(grouped(5, 300))
+@pytest.mark.parametrize("sampler", ["split_merge", "subclusters", "finite"])
+@pytest.mark.parametrize("kind", ["dense", "CSR"])
+def test_sets_that_split_and_merge_go_by_in_blocks(kind, sampler, tmp_path, caplog):
+    if is_interpreted() and sampler != "finite":
+        pytest.skip("takes minutes in the interpreter, where the chain of moves has the same steps")
+    rows = grouped(24, 64) if kind == "dense" else documents(60)
+    found, wanted = (
+        DirichletProcessMixture("vmf", sampler=sampler, device=device, **BRIEF) for device in ("cuda", "cpu")
+    )
+    with caplog.at_level(logging.INFO, logger="armillary.engines"):
+        found.fit(rows)
+    wanted.fit(rows)
+    assert "go by in" in caplog.text
+    np.testing.assert_array_equal(found.sample_labels_, wanted.sample_labels_)
+    np.testing.assert_array_equal(found.predict(rows), wanted.predict(rows))
+    assert file_of(found, tmp_path / "gpu.model") == file_of(wanted, tmp_path / "cpu.model")
+
+
+@pytest.mark.usefixtures("_no_room")
+def test_sets_hold_no_block_that_has_gone_by():
+    from armillary.fitting.dirichlet_process import clusters_of
+
+    with opened("cuda", grouped(10, 64)) as passes:
+        sets = clusters_of(passes, np.arange(64) % 2).sets()
+        wanted = sets.totals()
+        sets.tangent_sums(np.eye(2, 10), with_curvature=True)
+        held = [part._passes.points._belt._now for part in sets.parts]
+        assert held[0] is held[1]  # one block is there, whatever sets were asked
+        kept = [value for part in sets.parts for value in vars(part._pieces).values()]
+        assert not any(getattr(value, "shape", ())[1:] == (10,) for value in kept)
+        np.testing.assert_array_equal(sets.some([1]).totals(), wanted[1:])
+
+
+@pytest.mark.usefixtures("_no_room")
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_csr_rows_have_the_bits_of_the_cpu(dtype):
+    from armillary.engines.cuda_stream import SparseBlockPasses
+
+    rng = np.random.default_rng(3)
+    rows = documents(90)
+    rows.data = np.maximum(1, 9.0 * rows.data).astype(dtype)
+    rows = sp.csr_array(rows)
+    weights = rng.gamma(1.0, size=90)
+    rule = AffineRule(unit(rng, 5, 50, np.float64), 0.2 * rng.standard_normal(5), 0.1, rng.random(5) < 0.3)
+    found = []
+    for name in ("cpu", "cuda"):
+        with opened(name, rows, weights) as passes:
+            assert name == "cpu" or isinstance(passes.parts[1], SparseBlockPasses)
+            labels, column = passes.labels(), passes.column(2.0)
+            outcomes = [
+                passes.label(rule, labels),
+                passes.label(rule, labels),
+                passes.label(rule, labels, span=(30, 70)),
+            ]
+            passes.lower(column, AffineRule.cosines(rule.directions[:1]))
+            few, some = passes.rows(np.array([80, 3, 44])), passes.over(Between(20, 80))
+            taken = passes.over(Numbered(np.array([2, 40, 41, 77])))
+            assert passes.points.is_sparse
+            found.append(
+                [labels.to_host(), *(outcome.sums.resultants for outcome in outcomes), outcomes[0].n_refused,
+                 column.to_host(), column.pick(np.array([0.1, 0.5, 0.9])), *few.block, passes.points.width,
+                 passes.unit_rows([5, 2]), some.points.first_row, some.sum(None, 1).resultants,
+                 taken.sum(None, 1).resultants, labels.refused(None, 9), passes.values(rule, "scores")]
+            )  # fmt: skip
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(two, one)
+
+
+@pytest.mark.filterwarnings("ignore:.*used all")
+@pytest.mark.usefixtures("_no_room")
+def test_models_of_csr_rows_agree_and_bad_rows_have_their_numbers(tmp_path):
+    rows = documents(90)
+    one, two = (fitted(MEANS["SphericalKMeans"], device, rows) for device in ("cpu", "cuda"))
+    np.testing.assert_array_equal(two.labels_, one.labels_)
+    assert file_of(two, tmp_path / "gpu.model") == file_of(one, tmp_path / "cpu.model")
+    one, two = (fitted(SOFT["VonMisesFisherMixture"], device, rows) for device in ("cpu", "cuda"))
+    np.testing.assert_array_equal(two.labels_, one.labels_)
+    np.testing.assert_allclose(two.means_, one.means_, atol=1e-9)
+    rows.data[rows.indptr[70]] = np.nan
+    with pytest.raises(RowError, match="Row 70 of X contains NaN"):
+        armillary.SphericalKMeans(2, random_state=0, device="cuda").fit(rows)
+    flagged = armillary.SphericalKMeans(2, random_state=0, device="cuda", missing="flag").fit(rows)
+    assert flagged.labels_[70] == -1
+    np.testing.assert_array_equal(
+        flagged.labels_, armillary.SphericalKMeans(2, random_state=0, missing="flag").fit(rows).labels_
+    )
+
+
+def test_blocks_of_csr_rows_have_whole_rows_and_empty_ones(monkeypatch):
+    from armillary.engines import cuda_sources, cuda_stream
+    from armillary.points import SparseBlock
+
+    monkeypatch.setattr(cuda_sources, "BLOCK_BYTES", 200)
+    lengths = np.array([0, 0, 3, 90, 0, 1, 2, 0, 0, 30, 0])
+    pointers = np.append(0, np.cumsum(lengths)).astype(np.int32)
+    indices = np.concatenate([np.arange(n) for n in lengths]).astype(np.int32)
+    data = np.random.default_rng(0).random(lengths.sum()).astype(np.float32)
+    for numbers in (None, np.array([1, 3, 4, 9, 10])):
+        source = cuda_sources.CsrSource(SparseBlock(data, indices, pointers, 100), numbers)
+        spans = source.spans()
+        assert [first for first, _ in spans[1:]] == [last for _, last in spans[:-1]]
+        assert spans[0][0] == 0
+        assert spans[-1][1] == source.n_rows
+        belt = cuda_stream.Belt("test")
+        try:
+            for number, span in enumerate(spans):
+                raw = belt.raw(source, span, spans[(number + 1) % len(spans)]).raw
+                wanted = source.gather(np.arange(*span))
+                for one, two in zip(raw.to_host(), (wanted.data, wanted.indices, wanted.indptr), strict=True):
+                    np.testing.assert_array_equal(one, two)
+        finally:
+            belt.close()
 
 
 @pytest.mark.skipif(is_interpreted(), reason="needs a GPU")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_copies_overlap_and_memory_comes_back(monkeypatch):
     torch = pytest.importorskip("torch")
-    from armillary.engines import cuda_stream
+    from armillary.engines import cuda_sources
 
-    monkeypatch.setattr(cuda_stream, "free_bytes", lambda: 1 << 24)
-    monkeypatch.setattr(cuda_stream, "BLOCK_BYTES", 1 << 20)
+    monkeypatch.setattr(cuda_sources, "free_bytes", lambda: 1 << 24)
+    monkeypatch.setattr(cuda_sources, "BLOCK_BYTES", 1 << 20)
     rows = unit(np.random.default_rng(0), 100_000, 64)
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()

@@ -41,6 +41,24 @@ def test_a_missing_extra_is_one_sentence():
         armillary.SphericalKMeans(2, device="cuda").fit(ROWS)
 
 
+@pytest.mark.parametrize("error", [OSError, ImportError])
+def test_packages_that_do_not_load_are_one_sentence(error, monkeypatch):
+    as_before = select.importlib.import_module
+
+    def broken(module, *given):
+        if module in ("armillary.engines.cuda", "armillary.engines.dask"):
+            raise error("libcublas.so.12: cannot open shared object file")
+        return as_before(module, *given)
+
+    monkeypatch.setattr(select.importlib, "import_module", broken)
+    monkeypatch.setattr(select, "_made", {})
+    with pytest.raises(ParameterError, match=r"got 'cuda', and one of them does not load: libcublas.so.12: cannot"):
+        armillary.SphericalKMeans(2, device="cuda").fit(ROWS)
+    assert not select.gpu_in_words()[0]
+    with pytest.raises(error, match="libcublas"):
+        select._imported("armillary.engines.dask")
+
+
 @pytest.mark.usefixtures("_no_torch")
 def test_auto_is_the_cpu_where_there_is_no_gpu():
     assert armillary.SphericalKMeans(2, device="auto", random_state=0).fit(ROWS).device_ == "cpu"

@@ -103,13 +103,12 @@ def cuda_parts(rows, weights=None, n_threads=1, seed=0):
 @contextmanager
 def cuda_stream(rows, weights=None, n_threads=1, seed=0):
     """Rows on the host, as if a GPU had no room for them: four or five blocks."""
-    from armillary.engines import cuda_stream
+    from armillary.engines import cuda_sources
 
-    if sp.issparse(rows):
-        pytest.skip("CSR rows do not go by in blocks")
+    n_bytes = 12 * rows.nnz if sp.issparse(rows) else rows.nbytes
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cuda_stream, "free_bytes", lambda: 0)
-        patch.setattr(cuda_stream, "BLOCK_BYTES", -(-rows.nbytes // 4))
+        patch.setattr(cuda_sources, "free_bytes", lambda: 0)
+        patch.setattr(cuda_sources, "BLOCK_BYTES", -(-n_bytes // 4))
         with one_piece("cuda", rows, weights, n_threads) as passes:
             yield passes
 

@@ -24,9 +24,7 @@ from armillary.persistence import Checkpoint
 from armillary.points import lane_plan
 from armillary.rules import AffineRule
 
-# blocks of rows on a GPU have no sets, and so have CSR rows there: both are refused (tests/gpu)
-NAMES = [name for name in ENGINES if name != "cuda_stream"]
-every_engine = pytest.mark.parametrize("name", NAMES)
+every_engine = pytest.mark.parametrize("name", list(ENGINES))
 CASES = {
     "narrow": (500, 3, np.float32, False),
     "wide": (300, 20, np.float64, False),
@@ -147,8 +145,6 @@ def same(found, wanted, is_oracle):
 @every_engine
 @every_case
 def test_no_cut_and_no_order_of_parts_changes_a_sum_a_side_or_a_label(name, case, monkeypatch):
-    if case == "csr" and name.startswith("cuda"):
-        pytest.skip("refused")
     monkeypatch.setattr("armillary.points._LANE_ROWS", 100)  # many lanes of few rows
     monkeypatch.setattr("armillary.points._LANE_VALUES", 300)
     rows, labels = make(case)

@@ -49,13 +49,13 @@ from armillary.engines.contract import (
 from armillary.engines.cpu import LaneSums, chosen_rows, most_evidence
 from armillary.engines.cpu_column import EQUAL, mass_grid
 from armillary.engines.cuda_labels import CudaColumn, CudaGroups, CudaLabels, whole_masses
-from armillary.engines.cuda_points import CudaPoints, as_points
+from armillary.engines.cuda_points import CudaPoints, as_points, card_of, rows_at_home
 from armillary.engines.cuda_sets import CudaHalves, CudaPartition
 from armillary.exceptions import InputError, ParameterError
 from armillary.kernels.gpu import start, start_frames, start_sets
 from armillary.kernels.rows.contract import FLOAT32_SLOPE_LIMIT, Kernels
 from armillary.kernels.select import kernels_for
-from armillary.points import SparseBlock, everywhere
+from armillary.points import everywhere
 from armillary.rules import AffineRule, Anchors, QuadraticRule
 from armillary.sums import whole
 from armillary.sums.directional import DirectionalStatistics
@@ -195,9 +195,9 @@ class CudaPasses:
             total += whole_masses(lowered.T, weights, q).sum(dim=1)
         return total.cpu().numpy()
 
-    def _parts(self, n_clusters: int, most: int = _TABLE_VALUES) -> Iterator[slice]:
+    def _parts(self, n_clusters: int, most: int | None = None) -> Iterator[slice]:
         """Rows whose scores stand in one table."""
-        step = max(1, most // max(1, n_clusters))
+        step = max(1, (_TABLE_VALUES if most is None else most) // max(1, n_clusters))
         for first in range(0, self.points.n_rows, step):
             yield slice(first, min(first + step, self.points.n_rows))
 
@@ -299,10 +299,11 @@ class CudaPasses:
         self.on.move_rows(self.points.matrix, self.points.sum_weights, labels, moved, into, self._rounder)
 
     def at_home(self, sums: start.DeviceSums) -> DirectionalStatistics:
-        """Sums as the host has them: quanta times 2^-q, exactly."""
-        quantum = math.ldexp(1.0, -self.points.q)
-        counts, resultants = start.to_host(sums.counts.double() * quantum), sums.resultants.double() * quantum
-        return DirectionalStatistics(counts, start.to_host(resultants), self.points.q)
+        """Sums as the host has them: quanta times 2^-q, exactly; in one array, so that the host waits once."""
+        both = torch.cat([sums.counts, sums.resultants.ravel()]).double() * math.ldexp(1.0, -self.points.q)
+        home, n_clusters = start.to_host(both), len(sums.counts)
+        counts = home[:n_clusters].copy()  # which may be kept by itself
+        return DirectionalStatistics(counts, home[n_clusters:].reshape(n_clusters, -1), self.points.q)
 
     def move(self, labels: Any, numbers: Numbers, values: npt.ArrayLike) -> None:
         """Give a few rows their labels; sums that are known stay so."""
@@ -329,6 +330,10 @@ class CudaPasses:
         is_wide = self.points.n_features > start.SHORT
         return self.points.matrix.dtype == torch.float32 and is_wide and largest < FLOAT32_SLOPE_LIMIT
 
+    def _soft_parts(self, n_clusters: int, most: int | None = None) -> Iterator[slice]:
+        """Rows that are shared together: copies of them, widened or halved, stand beside their scores."""
+        return self._parts(n_clusters + self.points.n_features, most)
+
     def _shares(self, rows: torch.Tensor, rule: start.DeviceRule) -> tuple[torch.Tensor, torch.Tensor]:
         """Shares (m, K), in the type of the scores, and log evidence (m,) in float64."""
         table = self._soft_table(rows, rule)
@@ -347,17 +352,28 @@ class CudaPasses:
         counts = torch.zeros(given.n_clusters, dtype=torch.float64, device=place)
         resultants = torch.zeros(rule.shape, dtype=torch.float64, device=place)
         evidence = torch.zeros((), dtype=torch.float64, device=place)
-        for part in self._parts(given.n_clusters):
+        # weights of any size do not fit into float32
+        weights, most = self._even_weights() if self._is_float32(rule) else (points.weights, 1.0)
+        for part in self._soft_parts(given.n_clusters):
             rows = self._rows_of(part)
             shares, log_evidence = self._shares(rows, given)
-            if points.weights is not None:
-                weights = points.weights[part]
-                shares.mul_(weights[:, None].to(shares.dtype))
-                log_evidence = log_evidence * weights
+            if weights is not None:
+                own = weights[part]
+                shares.mul_(own[:, None].to(shares.dtype))
+                log_evidence = log_evidence * own
             evidence += log_evidence.sum()
             counts += shares.sum(dim=0, dtype=torch.float64)
             resultants += self._shared(shares, rows)
-        return Outcome(DirectionalStatistics(counts.cpu().numpy(), resultants.cpu().numpy()), float(evidence))
+        statistics = DirectionalStatistics((most * counts).cpu().numpy(), (most * resultants).cpu().numpy())
+        return Outcome(statistics, most * float(evidence))
+
+    def _even_weights(self) -> tuple[torch.Tensor | None, float]:
+        """Weights that are at most 1, and what they were divided by."""
+        weights = self.points.weights
+        if weights is None or not self.points.n_rows:
+            return weights, 1.0
+        most = max(float(weights.max()), 1e-300)
+        return weights / most, most
 
     def _shared(self, shares: torch.Tensor, rows: Any) -> torch.Tensor:
         """Sums of rows by their shares (K, D)."""
@@ -369,11 +385,10 @@ class CudaPasses:
 
     def _share_halves(self, rule: start.DeviceRule) -> Outcome:
         """`share` of wide float32 rows, on tensor cores."""
-        points, sums = self.points, start.SoftSums(rule, self.points.n_features)
-        most = 1.0 if points.weights is None or not points.n_rows else max(float(points.weights.max()), 1e-300)
-        weights = None if points.weights is None else points.weights / most
+        sums = start.SoftSums(rule, self.points.n_features)
+        weights, most = self._even_weights()
         evidence = torch.zeros((), dtype=torch.float64, device=start.device())
-        for part in self._parts(rule.n_clusters):
+        for part in self._soft_parts(rule.n_clusters):
             own = None if weights is None else weights[part]
             found = sums.add(self._rows_of(part), own)
             evidence += found.sum() if own is None else (found * own).sum()
@@ -390,7 +405,7 @@ class CudaPasses:
     def _log_evidence(self, rule: AffineRule) -> torch.Tensor:
         given = start.DeviceRule.of(rule)
         found = torch.empty(self.points.n_rows, dtype=torch.float64, device=start.device())
-        for part in self._parts(given.n_clusters):
+        for part in self._soft_parts(given.n_clusters):
             found[part] = self._shares(self._rows_of(part), given)[1]
         return found
 
@@ -478,7 +493,7 @@ class CudaPasses:
                     None if weights is None else weights[part],
                     None if labels is None else labels.values[part].cpu().numpy(),
                     tuple(column.values[part].cpu().numpy() for column in columns),
-                    partial(_at_home, rows),
+                    partial(rows_at_home, rows),
                 ),
             )
 
@@ -495,7 +510,7 @@ class CudaPasses:
         given = start.DeviceRule.of(rule)
         dtype = self.points.dtype if what == "scores" else np.dtype(np.float64)
         table = np.empty((self.points.n_rows, given.n_clusters), dtype)
-        for part in self._parts(given.n_clusters, _HOME_VALUES) if table.size else ():
+        for part in self._soft_parts(given.n_clusters, _HOME_VALUES) if table.size else ():
             rows = self._rows_of(part)
             found_part = self.on.table(rows, given, rows.dtype) if what == "scores" else self._shares(rows, given)[0]
             table[part] = found_part.cpu().numpy()
@@ -512,10 +527,10 @@ class CudaPasses:
         points, weights = self.points, self.points.host_weights
         if isinstance(numbers, range):
             part = slice(numbers.start, numbers.stop)
-            block = _at_home(points.matrix[part])
+            block = rows_at_home(points.matrix[part])
             return FewRows(np.arange(numbers.start, numbers.stop), block, None if weights is None else weights[part])
         chosen = np.asarray(numbers, np.int64)
-        block = _at_home(points.matrix[start.to_device(chosen)])
+        block = rows_at_home(points.matrix[start.to_device(chosen)])
         return FewRows(numbers, block, None if weights is None else weights[chosen])
 
     def unit_rows(self, numbers: npt.ArrayLike) -> Float64Array:
@@ -559,13 +574,6 @@ class CudaPasses:
     def by_feature(self, edges: npt.NDArray[np.int64]) -> None:
         """Rows here are dense."""
         return
-
-
-def _at_home(rows: Any) -> Any:
-    if isinstance(rows, torch.Tensor):
-        return rows.cpu().numpy()
-    data, indices, pointers = rows.to_host()
-    return SparseBlock(data, indices, pointers, rows.n_features)
 
 
 def _scores_by(on: Any, rule: Rule, dtype: torch.dtype, *, by_row: bool) -> Callable[[Any], torch.Tensor]:
@@ -636,8 +644,11 @@ def _sparse() -> Any:
 
 
 def _place_of(X: Any) -> torch.device | None:
-    """The card that rows are on; None where they are on none, or do not say it in torch's words."""
-    return X.device if isinstance(X, torch.Tensor) and X.is_cuda else None
+    """The card that rows are on; None where they are on none, or do not say it in the words of torch or DLPack."""
+    if isinstance(X, torch.Tensor):
+        return X.device if X.is_cuda else None
+    card = card_of(X)
+    return None if card is None else torch.device("cuda", card)
 
 
 def _at(card: torch.device | int | None) -> AbstractContextManager[Any]:
@@ -656,10 +667,34 @@ def _sentences(who: str) -> Iterator[None]:
             f"{str(error).splitlines()[0]} Give fewer rows, float32 rows, or use device='cpu'."
         ) from error
     except start.KernelError as error:
-        raise ParameterError(
-            f"`device` of {who} must be a card that its kernels can be compiled for; one of them was not, by triton "
-            f"{start.version()}: {str(error).strip().splitlines()[-1]}. Use device='cpu', and tell us."
-        ) from error
+        raise _not_compiled(who, error) from error
+    except RuntimeError as error:
+        said = str(error)
+        if said.startswith(_NO_MEMORY):
+            raise InputError(
+                f"X of {who} must leave room on the GPU, and page-locked memory on the host where rows go by in "
+                f"blocks; the driver had none: {said.splitlines()[0]} Give fewer rows, end what else is there, or use "
+                "device='cpu'."
+            ) from error
+        if said.startswith(_NO_COMPILER):
+            raise _not_compiled(who, error) from error
+        raise
+
+
+# How sentences of the driver begin, by way of torch and triton, and those of the compiler that are no `KernelError`.
+_NO_MEMORY = (
+    "CUDA error: out of memory",
+    "CUDA error: CUBLAS_STATUS_ALLOC_FAILED",
+    "Triton Error [CUDA]: out of memory",
+)
+_NO_COMPILER = ("Failed to find C compiler", "PassManager::run failed")
+
+
+def _not_compiled(who: str, error: Exception) -> ParameterError:
+    return ParameterError(
+        f"`device` of {who} must be a card that its kernels can be compiled for; one of them was not, by triton "
+        f"{start.version()}: {str(error).strip().splitlines()[-1].rstrip('.')}. Use device='cpu', and tell us."
+    )
 
 
 def why_not(card: int | None = None) -> str:
@@ -697,9 +732,8 @@ def like(X: Any, found: Any) -> Any:
         return tuple(like(X, each) for each in found)
     if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiub":
         return found
-    tensor = torch.from_numpy(np.ascontiguousarray(found)).to(
-        X.device if isinstance(X, torch.Tensor) else start.device()
-    )
+    place = X.device if isinstance(X, torch.Tensor) else _place_of(X)
+    tensor = torch.from_numpy(np.ascontiguousarray(found)).to(start.device() if place is None else place)
     if isinstance(X, torch.Tensor):
         return tensor
     home = type(X).__module__.split(".")[0].replace("cupyx", "cupy")  # where CuPy has its sparse matrices

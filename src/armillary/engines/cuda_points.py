@@ -7,8 +7,9 @@ wide rows are first asked for: half of the rows again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,7 +20,7 @@ from armillary._typing import Float64Array
 from armillary.engines.contract import UNIT, Gate
 from armillary.exceptions import InputError, InputTypeError
 from armillary.kernels.gpu import start, start_frames
-from armillary.points import everywhere
+from armillary.points import Block, SparseBlock, everywhere
 from armillary.sums import whole
 from armillary.validation import (
     PLAIN_SQUARES,
@@ -34,8 +35,9 @@ from armillary.validation import (
 
 # Values that the gate looks at together: 64 MiB in float64.
 _AT_ONCE = 1 << 23
-_MOST_ROWS = 2**31 - 1024
-_NUMPY = {
+# Kernels number rows by 32 bits, and their loops end with a step beyond the last.
+MOST_ROWS = 2**31 - (1 << 20)
+TORCH_TYPES = {
     torch.float16: np.float16,
     torch.bfloat16: np.float16,  # as wide: both are float32 rows of the same values
     torch.float32: np.float32,
@@ -48,7 +50,7 @@ _NUMPY = {
     torch.bool: np.bool_,
 }
 # Types of host arrays that go over as they are.
-KNOWN_TYPES = frozenset(np.dtype(known) for known in _NUMPY.values())
+KNOWN_TYPES = frozenset(np.dtype(known) for known in TORCH_TYPES.values())
 _TORCH = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
 
 
@@ -185,16 +187,15 @@ def as_points(
             "`device`='cuda', or rows that live there. Use device='cpu'."
         )
     rows = _raw_rows(X, who, expected_features, may_be_empty=gate.allows_empty)
-    if len(rows) > _MOST_ROWS:
+    if len(rows) > MOST_ROWS:
         raise InputError(
-            f"X of {who} must have at most {_MOST_ROWS:,} rows on a GPU, whose kernels number them by 32 bits; got "
+            f"X of {who} must have at most {MOST_ROWS:,} rows on a GPU, whose kernels number them by 32 bits; got "
             f"{len(rows):,}. Give them in parts by partial_fit, or use device='cpu'."
         )
     weights = given_weights(sample_weight, len(rows), who, gate)
     is_present = None
     if gate.allows_missing:
-        largest = rows.to(torch.float32 if rows.dtype == torch.float16 else rows.dtype).abs().amax(dim=1)
-        is_here = torch.isfinite(largest) & (largest > 0) if rows.is_floating_point() else largest > 0
+        is_here = _have_direction(rows)
         if not bool(is_here.all()):
             is_present = is_here.cpu().numpy()
             rows = rows[is_here]
@@ -203,6 +204,24 @@ def as_points(
                 refuse_all_missing(len(is_present), who)
     given = None if weights is None else start.to_device(weights)
     return CudaPoints(unit_rows(rows, who), given, who, is_present=is_present)
+
+
+def _have_direction(rows: torch.Tensor) -> torch.Tensor:
+    """Which rows (n,) are finite and not all zero; see `validation.has_direction`."""
+    step, found = max(1, _AT_ONCE // rows.shape[1]), []
+    for part in rows.split(step):
+        is_here = (part != 0).any(dim=1)
+        found.append(is_here & torch.isfinite(part).all(dim=1) if rows.is_floating_point() else is_here)
+    return torch.cat(found)
+
+
+def rows_at_home(rows: Any) -> Block:
+    """Some rows of a device on the host."""
+    if isinstance(rows, torch.Tensor):
+        block: Block = rows.cpu().numpy()
+        return block
+    data, indices, pointers = rows.to_host()
+    return SparseBlock(data, indices, pointers, rows.n_features)
 
 
 def refuse_all_missing(n_given: int, who: str) -> NoReturn:
@@ -215,10 +234,10 @@ def refuse_all_missing(n_given: int, who: str) -> NoReturn:
 
 def given_weights(sample_weight: Any, n_rows: int, who: str, gate: Gate) -> Float64Array | None:
     """Weights at home, checked."""
-    if isinstance(sample_weight, torch.Tensor):
-        sample_weight = sample_weight.detach().cpu().numpy()
-    elif hasattr(sample_weight, "__cuda_array_interface__"):
-        sample_weight = torch.as_tensor(sample_weight, device=start.device()).cpu().numpy()
+    found = from_device(sample_weight, who, "`sample_weight`")
+    if found is not None:
+        # NumPy has no bfloat16
+        sample_weight = (found.double() if found.is_floating_point() else found).cpu().numpy()
     if n_rows == 0:
         return None
     return check_sample_weight(sample_weight, n_rows, who, most=gate.most_weight)
@@ -236,7 +255,7 @@ def _raw_rows(X: Any, who: str, expected_features: int | None, *, may_be_empty: 
             f"X of {who} must be a 2-D array, one row per vector; got {tensor.ndim}-D of shape {tuple(tensor.shape)}. "
             "Reshape your data: X.reshape(1, -1) if it is a single vector."
         )
-    if tensor.dtype not in _NUMPY:
+    if tensor.dtype not in TORCH_TYPES:
         raise InputTypeError(
             f"X of {who} must hold real numbers; got dtype {tensor.dtype}. Convert it to floats first."
         )
@@ -245,20 +264,46 @@ def _raw_rows(X: Any, who: str, expected_features: int | None, *, may_be_empty: 
     return tensor
 
 
-def from_device(X: Any, who: str) -> torch.Tensor | None:
+def from_device(X: Any, who: str, what: str = "X") -> torch.Tensor | None:
     """A tensor over the memory of something that lives on the device; None for what does not."""
     if isinstance(X, torch.Tensor):
+        if X.layout != torch.strided:
+            raise InputTypeError(
+                f"{what} of {who} must be a dense tensor, or one in CSR, CSC or COO; got the layout {X.layout}. Use "
+                "X.to_dense(), or X.to_sparse_csr()."
+            )
         found = X.detach()
         return found if found.device.type == start.device().type else found.to(start.device())
+    ways: list[Callable[[Any], torch.Tensor]] = []
+    if card_of(X) is not None:
+        ways.append(torch.from_dlpack)  # first: it waits for the stream that X is made on, which the other does not
     if hasattr(X, "__cuda_array_interface__"):
-        return torch.as_tensor(X, device=start.device())
-    if hasattr(X, "__dlpack_device__") and X.__dlpack_device__()[0] == _CUDA:
-        return torch.from_dlpack(X)
+        ways.append(partial(torch.as_tensor, device=start.device()))
+    for number, way in enumerate(ways, 1):
+        try:
+            return way(X)
+        except (TypeError, ValueError, BufferError, RuntimeError) as error:
+            if isinstance(error, torch.OutOfMemoryError):
+                raise
+            if number == len(ways):
+                raise InputTypeError(
+                    f"{what} of {who} must be an array of numbers that torch can take where it is; got "
+                    f"{type(X).__name__}, of which it says: {str(error).strip().splitlines()[0]} Make a copy in C "
+                    "order first."
+                ) from error
     return None
 
 
 # The number of CUDA devices in DLPack.
 _CUDA = 2
+
+
+def card_of(X: Any) -> int | None:
+    """The number of the card that X is on, by DLPack; None where it does not say so."""
+    if not hasattr(X, "__dlpack_device__"):
+        return None
+    kind, number = X.__dlpack_device__()
+    return int(number) if kind == _CUDA else None
 
 
 def _from_host(array: Any) -> torch.Tensor:
@@ -275,7 +320,7 @@ def _from_host(array: Any) -> torch.Tensor:
 
 def unit_rows(rows: torch.Tensor, who: str) -> torch.Tensor:
     """Rows as C-contiguous unit rows of float32 or float64: the tensor itself where it is that."""
-    kind = _TORCH[computing_dtype(np.dtype(_NUMPY[rows.dtype]))]
+    kind = _TORCH[computing_dtype(np.dtype(TORCH_TYPES[rows.dtype]))]
     n_rows, n_features = rows.shape
     unit = rows if rows.dtype == kind and rows.is_contiguous() else None
     out: torch.Tensor | None = None if unit is not None else torch.empty(rows.shape, dtype=kind, device=rows.device)
@@ -322,7 +367,7 @@ def _norms(rows: torch.Tensor, first: int, who: str) -> tuple[torch.Tensor, torc
 
 def unit_and_shadow(rows: torch.Tensor, who: str) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
     """Contiguous rows of any type as unit rows and their shadow, in one go: what goes by is made anew in every pass."""
-    kind = _TORCH[computing_dtype(np.dtype(_NUMPY[rows.dtype]))]
+    kind = _TORCH[computing_dtype(np.dtype(TORCH_TYPES[rows.dtype]))]
     given = rows if rows.is_floating_point() else rows.to(kind)
     norms, factors, _ = _norms(given, 0, who)
     return start.unit_and_shadow(given, norms, factors, kind)

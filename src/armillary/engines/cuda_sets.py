@@ -19,6 +19,7 @@ import torch
 from armillary._typing import Float64Array
 from armillary.engines.contract import Rule
 from armillary.engines.cpu_sets import CpuPartition, CpuSets, CpuSides, Flags, SideLimbs
+from armillary.engines.cuda_points import rows_at_home
 from armillary.engines.parted_sets import sets_at_home
 from armillary.kernels.gpu import start, start_sets
 from armillary.points import Block
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from armillary.engines.cuda import CudaPasses
 
 T = TypeVar("T")
+# Values of rows that are copied together.
+_COPIED_VALUES = 1 << 26
 
 
 class CudaSets(CpuSets):
@@ -50,7 +53,7 @@ class CudaSets(CpuSets):
 
     @cached_property
     def _pieces(self) -> start_sets.Pieces:
-        return start_sets.Pieces(self._passes.points.matrix, self.numbers, self.starts)
+        return start_sets.Pieces(lambda: self._passes.points.matrix, self.numbers, self.starts)
 
     @staticmethod
     def each_large(
@@ -73,13 +76,35 @@ class CudaSets(CpuSets):
     @cached_property
     def owners(self) -> torch.Tensor:
         """The set of each row (M,)."""
-        return torch.repeat_interleave(start.to_device(self.sizes))
+        return torch.repeat_interleave(start.to_device(self.sizes), output_size=len(self.numbers))
+
+    def n_left(self, is_left: torch.Tensor) -> npt.NDArray[np.int64]:
+        """How many rows i of each set (G,) have is_left[i], 0 or 1: running sums where sets end, for one wait."""
+        running = torch.cumsum(is_left[self.numbers.long()], 0, dtype=torch.int64)
+        ends = torch.cat([running.new_zeros(1), running])[start.to_device(np.asarray(self.starts, np.int64))]
+        return np.diff(start.to_host(ends))
 
     # ------------------------------------------------------------------------------------------------ sums
 
     @cached_property
     def _totals(self) -> Float64Array:
-        return self._pieces.totals(whole.rounder(self._passes.points.q))
+        rounder = whole.rounder(self._passes.points.q)
+        return self._sparse_totals(rounder) if self._passes.points.is_sparse else self._pieces.totals(rounder)
+
+    @property
+    def _copied_rows(self) -> int:
+        """Rows that are copied together."""
+        return max(1, _COPIED_VALUES // max(1, round(self._passes.points.width)))
+
+    def _sparse_totals(self, rounder: float) -> Float64Array:
+        """`_totals` of CSR rows, whose entries are copied some rows at a time."""
+        points, step = self._passes.points, self._copied_rows
+        sums = torch.zeros((len(self), points.n_features), dtype=torch.int64, device=self.numbers.device)
+        for first in range(0, len(self.numbers), step):
+            part = slice(first, first + step)
+            rows, owners = points.matrix[self.numbers[part].long()], self.owners[part].int()
+            sums += self._passes.on.sum_rows(rows, None, owners, len(self), rounder).resultants
+        return np.asarray(start.to_host(sums) * (rounder / whole.ROUNDER))
 
     def scatter_limbs(self, centres: Float64Array) -> Float64Array:
         """What `whole.from_products` makes the scatters of."""
@@ -100,8 +125,7 @@ class CudaSets(CpuSets):
         """Some rows of each set, by their ranks in it, one set after the other."""
         places = np.concatenate([first + own for first, own in zip(self.starts[:-1], ranks, strict=True)])
         numbers = self.numbers[start.to_device(places)]
-        block: Block = self._passes.points.matrix[numbers.long()].cpu().numpy()
-        return block
+        return rows_at_home(self._passes.points.matrix[numbers.long()])
 
     def some(self, places: Sequence[int]) -> CpuSets:
         """The sets at some places."""
@@ -128,7 +152,8 @@ class CudaSets(CpuSets):
         """2 G sets: of each the rows with is_left[i], then the others. Both must be there."""
         keys = 2 * self.owners + 1 - is_left[self.numbers.long()]
         numbers = self.numbers[torch.sort(keys, stable=True)[1]]
-        sizes = torch.bincount(keys, minlength=2 * len(self)).cpu().numpy()
+        n_left = self.n_left(is_left)
+        sizes = np.stack([n_left, self.sizes - n_left], axis=1).ravel()
         return CudaSets(self._passes, numbers, np.concatenate([[0], np.cumsum(sizes)]))
 
     # ---------------------------------------------------------------------------------------- row by row
@@ -138,13 +163,16 @@ class CudaSets(CpuSets):
         if isinstance(rule, QuadraticRule):
             return self._pieces.odds(start_sets.DeviceForms.of(rule))
         out = torch.empty(len(self.numbers), dtype=torch.float64, device=self.numbers.device)
+        points, step = self._passes.points, self._copied_rows
         for number in range(len(self)):
-            two, part = slice(2 * number, 2 * number + 2), self.part(number)
+            two, own_part = slice(2 * number, 2 * number + 2), self.part(number)
             slopes = None if rule.slopes is None else rule.slopes[two]
             own = start.DeviceRule.of(AffineRule(rule.directions[two], rule.offsets[two], slopes=slopes))
-            # as many bits as the CPU takes there, whatever the type of the rows
-            scores = start.row_scores(self._passes.points.matrix[self.numbers[part].long()].double(), own)
-            out[part] = scores[:, 0] - scores[:, 1]
+            for first in range(own_part.start, own_part.stop, step):
+                part = slice(first, min(first + step, own_part.stop))
+                # as many bits as the CPU takes there, whatever the type of the rows
+                scores = self._passes.on.row_scores(points.matrix[self.numbers[part].long()].double(), own)
+                out[part] = scores[:, 0] - scores[:, 1]
         return out
 
     def log_odds(self, rule: Rule) -> Float64Array:
@@ -198,9 +226,7 @@ class CudaHalves:
 
     def n_left(self, sets: CudaSets) -> npt.NDArray[np.int64]:
         """How many rows of each set (G,) are left."""
-        sides = self._is_left[sets.numbers.long()]
-        counts = torch.bincount(sets.owners[sides != 0], minlength=len(sets))
-        return np.asarray(counts.cpu().numpy(), dtype=np.int64)
+        return sets.n_left(self._is_left)
 
     def of(self, sets: CudaSets) -> list[CpuSides]:
         """The sides of each set."""

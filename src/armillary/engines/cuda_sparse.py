@@ -7,8 +7,10 @@ Labels and sums have the CPU's bits; shares agree to 1e-9 of the total weight, a
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +20,11 @@ import torch
 from armillary._typing import Float64Array
 from armillary.engines.contract import Gate
 from armillary.engines.cuda import CudaPasses
-from armillary.engines.cuda_points import CudaPoints, given_weights, refuse_all_missing
+from armillary.engines.cuda_points import CudaPoints, from_device, given_weights, refuse_all_missing
 from armillary.exceptions import InputError
 from armillary.kernels.gpu import start, start_sparse
 from armillary.kernels.gpu.start_sparse import CsrRows
-from armillary.points import SparseBlock
+from armillary.points import Block, SparseBlock, as_csr
 from armillary.rules import AffineRule
 from armillary.sources.stored import StoredRows
 from armillary.validation import (
@@ -30,7 +32,6 @@ from armillary.validation import (
     UNIT_TOLERANCE,
     as_matrix,
     check_shape,
-    computing_dtype,
     has_direction,
     refuse_rows,
     safe_factors,
@@ -59,14 +60,6 @@ class SparsePasses(CudaPasses):
     def _of(self, points: CudaPoints) -> SparsePasses:
         return SparsePasses(points)
 
-    def partition(self, labels: Any, n_clusters: int | None = None) -> NoReturn:
-        """No form here yet."""
-        self._refuse("sets of CSR rows that split and merge")
-
-    def halves(self, is_left: Any = None) -> NoReturn:
-        """No form here yet."""
-        self._refuse("sets of CSR rows that split and merge")
-
     def _rows_of(self, part: slice) -> Any:
         """Some rows, the same every time: they know their columns."""
         span = (part.start, part.stop)
@@ -75,6 +68,10 @@ class SparsePasses(CudaPasses):
         if span not in self._parts_held:
             self._parts_held[span] = cast(Any, self.points.matrix)[part]
         return self._parts_held[span]
+
+    def _soft_parts(self, n_clusters: int, most: int | None = None) -> Iterator[slice]:
+        """Rows that are shared together: their entries are not copied."""
+        return self._parts(n_clusters, most)
 
     def _is_float32(self, rule: AffineRule) -> bool:
         """Scores of a softmax of sparse rows are float64, as on the CPU."""
@@ -88,16 +85,20 @@ class SparsePasses(CudaPasses):
 
     def unit_rows(self, numbers: npt.ArrayLike) -> Float64Array:
         """A few rows (m, D), dense and of unit length in float64."""
-        block = cast(SparseBlock, self.rows(np.asarray(numbers, np.int64)).block)
-        dense = sp.csr_array(block[:3], shape=(len(block.indptr) - 1, block.n_features)).toarray()
-        return np.asarray(unit_block(np.asarray(dense, dtype=np.float64), 0, self.points.who))
+        return dense_unit_rows(self.rows(np.asarray(numbers, np.int64)).block, self.points.who)
+
+
+def dense_unit_rows(block: Block, who: str) -> Float64Array:
+    """A few rows of the host (m, D), dense and of unit length in float64."""
+    rows = as_csr(block).toarray() if isinstance(block, SparseBlock) else block
+    return np.asarray(unit_block(np.asarray(rows, dtype=np.float64), 0, who))
 
 
 # ------------------------------------------------------------------------------------------------------ the gate
 
 
-def csr_points(X: Any, who: str, sample_weight: Any, expected_features: int | None, gate: Gate) -> CudaPoints | None:
-    """CSR rows and weights through the gate, on the device; None for rows that are not sparse."""
+def csr_points(X: Any, who: str, sample_weight: Any, expected_features: int | None, gate: Gate) -> Any:
+    """CSR rows and weights through the gate, on the device, or block by block; None for rows that are not sparse."""
     if not _is_sparse(X) or gate.kind == "counts":
         return None
     if isinstance(X, StoredRows):
@@ -108,23 +109,21 @@ def csr_points(X: Any, who: str, sample_weight: Any, expected_features: int | No
             )
         sample_weight = X.weights if sample_weight is None else sample_weight
         X = X[:]
-    rows = None if sp.issparse(X) or gate.allows_missing else _from_device(X, who, expected_features)
-    matrix: Any = None
-    if rows is None:
-        matrix = as_matrix(X if sp.issparse(X) else _home(X), who, expected_features)
-    weights = given_weights(sample_weight, len(rows) if rows is not None else matrix.shape[0], who, gate)
-    is_present = None
-    if rows is None:
-        if gate.allows_missing and not (found := has_direction(matrix)).all():
-            is_present = found
-            matrix = matrix[is_present]
-            weights = None if weights is None else weights[is_present]
-            if not matrix.shape[0] and not gate.allows_empty:
-                refuse_all_missing(len(is_present), who)
-        values = matrix.data if matrix.dtype in UNIT_TOLERANCE else matrix.data.astype(computing_dtype(matrix.dtype))
-        rows = start_sparse.from_host(values, matrix.indices, matrix.indptr, matrix.shape[1])
-    given = None if weights is None else start.to_device(weights)
-    return CudaPoints(cast(Any, _unit(rows, who)), given, who, is_present=is_present)
+    rows = None if _is_at_home(X) or gate.allows_missing else _from_device(X, who, expected_features)
+    if rows is not None:
+        weights = given_weights(sample_weight, len(rows), who, gate)
+        return CudaPoints(cast(Any, unit_csr(rows, who)), None if weights is None else start.to_device(weights), who)
+    matrix: Any = as_matrix(X if sp.issparse(X) else _home(X, who), who, expected_features)
+    weights, is_present = given_weights(sample_weight, matrix.shape[0], who, gate), None
+    if gate.allows_missing and not (found := has_direction(matrix)).all():
+        is_present = found
+        matrix = matrix[is_present]
+        weights = None if weights is None else weights[is_present]
+        if not matrix.shape[0] and not gate.allows_empty:
+            refuse_all_missing(len(is_present), who)
+    # that module knows this one's passes
+    stream: Any = importlib.import_module("armillary.engines.cuda_stream")
+    return stream.host_csr(matrix, weights, who, is_present)
 
 
 def _is_sparse(X: Any) -> bool:
@@ -135,21 +134,26 @@ def _is_sparse(X: Any) -> bool:
     return sp.issparse(X) or type(X).__module__.startswith("cupyx.")
 
 
-def _triple(X: Any) -> tuple[torch.Tensor, ...]:
+def _is_at_home(X: Any) -> bool:
+    """Whether sparse rows are the host's, in whose memory they stay where the device has no room for them."""
+    return sp.issparse(X) or (isinstance(X, torch.Tensor) and X.device.type == "cpu" and not start.IS_INTERPRETED)
+
+
+def _triple(X: Any, who: str) -> tuple[torch.Tensor, ...]:
     """Values, indices and pointers of what is on the device."""
     if isinstance(X, torch.Tensor):
         csr = X.detach() if X.layout == torch.sparse_csr else X.detach().to_sparse_csr()
         return csr.values(), csr.col_indices(), csr.crow_indices()
     csr = X.tocsr()
-    data, indices, pointers = (
-        torch.as_tensor(part, device=start.device()) for part in (csr.data, csr.indices, csr.indptr)
-    )
-    return data, indices, pointers
+    return tuple(cast(torch.Tensor, from_device(part, who)) for part in (csr.data, csr.indices, csr.indptr))
 
 
-def _home(X: Any) -> Any:
+def _home(X: Any, who: str) -> Any:
     """What is on the device as SciPy's CSR."""
-    data, indices, pointers = (part.cpu().numpy() for part in _triple(X))
+    data, indices, pointers = _triple(X, who)
+    if data.dtype in (torch.float16, torch.bfloat16):  # SciPy has neither
+        data = data.float()
+    data, indices, pointers = (part.cpu().numpy() for part in (data, indices, pointers))
     found = sp.csr_array((len(pointers) - 1, int(X.shape[1])), dtype=data.dtype)
     # put in place: SciPy would look at indices with compiled code before they are checked
     found.data, found.indices, found.indptr = data, indices, pointers
@@ -163,7 +167,7 @@ def _from_device(X: Any, who: str, expected_features: int | None) -> CsrRows | N
             f"X of {who} must be a 2-D array, one row per vector; got {X.ndim}-D of shape {tuple(X.shape)}. Reshape "
             "your data."
         )
-    data, indices, pointers = (part.to(start.device()) for part in _triple(X))
+    data, indices, pointers = (part.to(start.device()) for part in _triple(X, who))
     n_rows, n_features = (int(size) for size in X.shape)
     if not data.is_floating_point() or n_rows == 0:
         return None
@@ -184,7 +188,7 @@ def _from_device(X: Any, who: str, expected_features: int | None) -> CsrRows | N
     return CsrRows(data.to(kind).contiguous(), indices.int().contiguous(), pointers.contiguous(), n_features)
 
 
-def _unit(rows: CsrRows, who: str) -> CsrRows:
+def unit_csr(rows: CsrRows, who: str) -> CsrRows:
     """Rows made unit; those given where all are. See `validation.unit_matrix`, whose bits these are."""
     dtype = np.dtype(np.float32 if rows.dtype == torch.float32 else np.float64)
     squares = start_sparse.squares(rows)

@@ -14,7 +14,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
@@ -40,112 +39,25 @@ from armillary.engines.contract import (
 from armillary.engines.cpu import chosen_rows
 from armillary.engines.cuda import CudaPasses
 from armillary.engines.cuda_labels import CudaLabels, Ends
-from armillary.engines.cuda_points import KNOWN_TYPES, CudaPoints, refuse_all_missing, unit_and_shadow, unit_rows
+from armillary.engines.cuda_points import MOST_ROWS, TORCH_TYPES, CudaPoints, refuse_all_missing, unit_rows
+from armillary.engines.cuda_sources import CsrSource, Source, fits, torch_type
+from armillary.engines.cuda_sparse import SparsePasses, dense_unit_rows, unit_csr
 from armillary.engines.partitioned import PartedColumn, PartedLabels, Partitioned
 from armillary.exceptions import InputError, RowError
-from armillary.kernels.gpu import start
+from armillary.kernels.gpu import start, start_sparse
+from armillary.points import SparseBlock, as_present_points, everywhere, refuse_stored
 from armillary.points import as_points as as_host_points
-from armillary.points import as_present_points, everywhere, refuse_stored
 from armillary.sources.memory import in_words
 from armillary.sources.stored import StoredRows
 from armillary.sums import whole
-from armillary.validation import as_matrix, check_sample_weight, computing_dtype, has_direction, unit_block
+from armillary.validation import as_matrix, check_sample_weight, computing_dtype, has_direction, unit_matrix
 
 T = TypeVar("T")
 _logger = logging.getLogger("armillary.engines")
-# Bytes of a block as it is stored. Passes bring K x D sums home for each, and nothing hides the first copy of a fit:
-# blocks of 512 MiB are 2 % of 25 GB, and take 10 ms of a bus of 55 GB/s.
-BLOCK_BYTES = 1 << 29
-# The share of free memory that rows on the device may have, and bytes beside each row: labels, lists, their errors.
-_SHARE = 0.9
-_BESIDE = 64
-# Rows that kernels number by 32 bits.
-_MOST_ROWS = 2**31 - 1024
 # Sums that labels of all blocks know between passes, in bytes: beyond, they are found anew where they are asked for.
 _KNOWN_SUMS = 1 << 30
 # Threads that copy rows to page-locked memory: one has 8 GB/s, a bus 55.
 _COPIERS = 8
-_COPY_BYTES = 1 << 22
-
-
-def free_bytes() -> int | None:
-    """What the device has left, with what torch holds and does not use; None where there is no device."""
-    if start.IS_INTERPRETED:
-        return None
-    free, _ = torch.cuda.mem_get_info()
-    return int(free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated())
-
-
-def fits(shape: tuple[int, int], dtype: np.dtype[Any]) -> bool:
-    """Whether rows of a shape, stored in a type, may lie on the device with half of them again as a shadow."""
-    free = free_bytes()
-    if free is None:
-        return True
-    kept = computing_dtype(dtype)
-    bytes_each = 1.5 * shape[1] * kept.itemsize + (0 if kept == dtype else shape[1] * dtype.itemsize) + _BESIDE
-    return shape[0] * bytes_each <= _SHARE * free
-
-
-# -------------------------------------------------------------------------------------------------------- sources
-
-
-class Source:
-    """Rows on the host: an array or a memory map, rows on disk, or some rows of either."""
-
-    def __init__(self, rows: Any, numbers: Numbers | None = None, first: int = 0) -> None:
-        self.rows, self.numbers, self.first = rows, numbers, first  # the number of its row 0 among those that came
-        self.n_features = int(rows.shape[1])
-        self.dtype = np.dtype(rows.dtype) if np.dtype(rows.dtype) in KNOWN_TYPES else computing_dtype(rows.dtype)
-        self._reader = rows.sequential() if isinstance(rows, StoredRows) and numbers is None else None
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows."""
-        return int(self.rows.shape[0]) if self.numbers is None else len(self.numbers)
-
-    def some(self, numbers: Numbers) -> Source:
-        """Some of the rows."""
-        return Source(self.rows, numbers if self.numbers is None else self.numbers[numbers], self.first)
-
-    def between(self, first: int, last: int) -> Source:
-        """The rows from..to."""
-        if self.numbers is not None:
-            return Source(self.rows, self.numbers[first:last], self.first)
-        rows = self.rows.between(first, last) if isinstance(self.rows, StoredRows) else self.rows[first:last]
-        return Source(rows, None, self.first + first)
-
-    def gather(self, numbers: Numbers) -> npt.NDArray[Any]:
-        """A few rows as they are stored."""
-        return np.asarray(self.rows[numbers if self.numbers is None else self.numbers[numbers]])
-
-    def read(self, first: int, last: int, out: npt.NDArray[Any], pool: ThreadPoolExecutor) -> None:
-        """Rows first..last into `out` (m, D)."""
-        if self.numbers is not None:
-            _copy(out, np.asarray(self.rows[self.numbers[first:last]]))
-        elif self._reader is not None and self.dtype == self.rows.dtype:
-            self._reader.read(first, last, out)
-        elif self._reader is not None:
-            _copy(out, self.rows.read(first, last))
-        else:
-            step = max(1, _COPY_BYTES // max(1, self.n_features * self.dtype.itemsize))
-            pieces = [slice(at, min(at + step, last - first)) for at in range(0, last - first, step)]
-            list(pool.map(lambda piece: _copy(out[piece], self.rows[first:last][piece]), pieces))
-
-    def place(self, row: int) -> str | None:
-        """Where a row is, in words; None in memory."""
-        number = row if self.numbers is None else int(self.numbers[row])
-        return self.rows.place(number) if isinstance(self.rows, StoredRows) else None
-
-    def told(self, error: RowError, row: int) -> RowError:
-        """What is wrong with a row, by the number that it has among those that came, and its file."""
-        number = self.first + (row if self.numbers is None else int(self.numbers[row]))
-        moved, place = error.moved(number - error.row), self.place(row)
-        return moved if place is None else moved.at(place)
-
-
-def _copy(out: npt.NDArray[Any], rows: npt.NDArray[Any]) -> None:
-    with np.errstate(over="ignore", invalid="ignore"):
-        np.copyto(out, rows, casting="unsafe")
 
 
 # ----------------------------------------------------------------------------------------------------------- the belt
@@ -172,9 +84,9 @@ class _Slot:
 class _Block:
     """A block of rows on the device."""
 
-    def __init__(self, key: tuple[int, int, int], source: Source, slot: _Slot, raw: torch.Tensor) -> None:
+    def __init__(self, key: tuple[int, int, int], source: Source, slot: _Slot, raw: Any) -> None:
         self.key, self.source, self.slot, self.raw = key, source, slot, raw
-        self.unit: torch.Tensor | None = None
+        self.unit: Any = None
         self.shadow: tuple[torch.Tensor, torch.Tensor] | None = None
 
 
@@ -249,7 +161,7 @@ class Belt:
             self._next = None
 
     def _send(self, key: tuple[int, int, int], source: Source) -> None:
-        slot = self._slot((key[2] - key[1]) * source.n_features * source.dtype.itemsize)
+        slot = self._slot(source.n_bytes(*key[1:]))
         self._next = key, self._pool.submit(self._bring, key, source, slot)
 
     def _slot(self, n_bytes: int) -> _Slot:
@@ -267,32 +179,26 @@ class Belt:
 
     def _bring(self, key: tuple[int, int, int], source: Source, slot: _Slot) -> _Block:
         _, first, last = key
-        shape = (last - first, source.n_features)
-        n_bytes = shape[0] * shape[1] * source.dtype.itemsize
+        n_bytes = source.n_bytes(first, last)
         if not slot.is_plain:
             torch.cuda.set_device(self._place)
             slot.copied.synchronize()  # the copy before has left the host
-        source.read(first, last, np.ndarray(shape, source.dtype, slot.home.numpy()), self._copiers)
+        source.fill(first, last, slot.home.numpy(), self._copiers)
         if not slot.is_plain:
             assert self._side is not None
             with torch.cuda.stream(self._side):
                 self._side.wait_event(slot.released)
                 slot.there[:n_bytes].copy_(slot.home[:n_bytes], non_blocking=True)
                 slot.copied.record()
-        raw = slot.there[:n_bytes].view(_torch_type(source.dtype)).view(shape)
-        return _Block(key, source, slot, raw)
+        return _Block(key, source, slot, source.laid(first, last, slot.there[:n_bytes]))
 
-    def _unit(self, block: _Block) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+    def _unit(self, block: _Block) -> tuple[Any, Any]:
         """The gate, and halves. Sentences say which row it was, and in which file."""
         first = block.key[1]
         try:
-            return unit_and_shadow(block.raw, self._who)
+            return block.source.unit(block.raw, self._who)
         except RowError as error:
             raise block.source.told(error, first + error.row) from None
-
-
-def _torch_type(dtype: np.dtype[Any]) -> torch.dtype:
-    return torch.from_numpy(np.empty(0, dtype)).dtype
 
 
 # ------------------------------------------------------------------------------------------------------------- points
@@ -311,7 +217,10 @@ class StreamedPoints:
     engine: str = "cuda"
     scale: float = 1.0
 
-    is_sparse = False
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows are CSR."""
+        return self.source.is_sparse
 
     @property
     def n_rows(self) -> int:
@@ -339,8 +248,8 @@ class StreamedPoints:
 
     @property
     def width(self) -> float:
-        """Numbers that a row has."""
-        return float(self.n_features)
+        """Numbers that a row has, on average."""
+        return self.source.width
 
     @property
     def has_weights(self) -> bool:
@@ -363,11 +272,8 @@ class StreamedPoints:
 
     @cached_property
     def spans(self) -> list[tuple[int, int]]:
-        """From..to of each block: lengths equal to within one, so that passes write down in the same places."""
-        row_bytes = max(1, self.n_features * self.source.dtype.itemsize)
-        most = max(1, min(BLOCK_BYTES // row_bytes, _MOST_ROWS))
-        n_blocks = max(1, -(-self.n_rows // most))
-        return list(pairwise(number * self.n_rows // n_blocks for number in range(n_blocks + 1)))
+        """From..to of each block."""
+        return self.source.spans()
 
     def take(self, numbers: Numbers) -> StreamedPoints:
         """Some rows with their weights, as points of their own."""
@@ -403,8 +309,8 @@ class BlockPoints(CudaPoints):
     _dtype: np.dtype[Any]
 
     @property
-    def matrix(self) -> torch.Tensor:
-        """Unit rows (n, D), brought to the device where they are not there."""
+    def matrix(self) -> Any:
+        """Unit rows (n, D) or `CsrRows`, brought to the device where they are not there."""
         found = self._belt.block(self._source, self._span, self._following).unit
         assert found is not None
         return found
@@ -423,13 +329,13 @@ class BlockPoints(CudaPoints):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether rows are CSR: blocks are not."""
-        return False
+        """Whether rows are CSR."""
+        return self._source.is_sparse
 
     @property
     def width(self) -> float:
-        """Numbers that a row has."""
-        return float(self.n_features)
+        """Numbers that a row has, on average of all blocks."""
+        return self._source.width
 
     @property
     def n_rows(self) -> int:
@@ -447,12 +353,20 @@ class BlockPoints(CudaPoints):
         return self._dtype
 
 
-class BlockPasses(CudaPasses):
+class _OfBlock(CudaPasses):
     """Passes over one block."""
 
     def __init__(self, points: BlockPoints, most_known: int) -> None:
         super().__init__(points)
         self._most_known = most_known
+
+    def labels_of(self, values: torch.Tensor) -> CudaLabels:
+        """Labels that lie on the device between passes."""
+        return BlockLabels(self.points, values, self._most_known)
+
+
+class BlockPasses(_OfBlock):
+    """Passes over one block of dense rows."""
 
     @property
     def chooser(self) -> start.Chooser:
@@ -460,9 +374,14 @@ class BlockPasses(CudaPasses):
         points = self.points
         return start.Chooser(points.matrix, lambda: points.shadow, points.scratch)
 
-    def labels_of(self, values: torch.Tensor) -> CudaLabels:
-        """Labels that lie on the device between passes."""
-        return BlockLabels(self.points, values, self._most_known)
+
+class SparseBlockPasses(_OfBlock, SparsePasses):
+    """Passes over one block of CSR rows."""
+
+    def _rows_of(self, part: slice) -> Any:
+        """Some rows, which are not held: the block is another one soon."""
+        rows = self.points.matrix
+        return rows if (part.start, part.stop) == (0, self.points.n_rows) else cast(Any, rows)[part]
 
 
 class BlockLabels(CudaLabels):
@@ -485,9 +404,10 @@ class StreamedPasses(Partitioned):
     def __init__(self, points: StreamedPoints, belt: Belt) -> None:
         self._belt = belt
         self._streamed = points
+        kind = SparseBlockPasses if points.is_sparse else BlockPasses
         n_blocks = len(points.spans)
         super().__init__(
-            [BlockPasses(block, _KNOWN_SUMS // n_blocks) for block in _blocks(points, belt)],
+            [kind(block, _KNOWN_SUMS // n_blocks) for block in _blocks(points, belt)],
             points=cast(Any, points),
         )
 
@@ -531,7 +451,8 @@ class StreamedPasses(Partitioned):
         """Passes over rows of their own, on the device where they fit."""
         if len(points.spans) > 1 and not _is_small(points):
             return StreamedPasses(points, self._belt)
-        return CudaPasses(resident(points))
+        here = resident(points)
+        return SparsePasses(here) if here.is_sparse else CudaPasses(here)
 
     def _refuse(self, what: str, instead: str) -> NoReturn:
         raise InputError(
@@ -545,15 +466,15 @@ class StreamedPasses(Partitioned):
         """A few rows, which are on the host already."""
         points, chosen = self._streamed, np.asarray(numbers, np.int64)
         try:
-            block = unit_block(points.source.gather(chosen), 0, points.who)
+            few = unit_matrix(points.source.gather(chosen), points.who)
         except RowError as error:
             raise points.source.told(error, int(chosen[error.row])) from None
+        block = few if isinstance(few, np.ndarray) else SparseBlock(few.data, few.indices, few.indptr, few.shape[1])
         return FewRows(chosen, block, self.weights_at(chosen))
 
     def unit_rows(self, numbers: npt.ArrayLike) -> Float64Array:
         """A few rows (m, D), dense and of unit length in float64."""
-        block = self.rows(np.asarray(numbers, np.int64)).block
-        return np.asarray(unit_block(np.asarray(block, dtype=np.float64), 0, self._streamed.who))
+        return dense_unit_rows(self.rows(np.asarray(numbers, np.int64)).block, self._streamed.who)
 
     def weights_at(self, numbers: Numbers) -> Float64Array | None:
         """The weights of a few rows (m,)."""
@@ -563,14 +484,6 @@ class StreamedPasses(Partitioned):
     def choose(self, n_rows: int, generator: np.random.Generator) -> Numbers:
         """Distinct rows, each drawn with the probability of its weight."""
         return chosen_rows(self._streamed.n_rows, self._streamed.weights, n_rows, generator)
-
-    def partition(self, labels: Any) -> Any:
-        """Sets of rows that split and merge need all rows on the device."""
-        self._refuse("sets of rows that split and merge", "device='cpu'")
-
-    def halves(self, is_left: npt.NDArray[np.bool_] | None = None) -> Any:
-        """As `partition`."""
-        self._refuse("sets of rows that split and merge", "device='cpu'")
 
     def each(self, spans: Sequence[tuple[int, int]], task: Callable[[int, Any], T]) -> list[T]:
         """`task(number, passes)` over the rows of each span, in turn."""
@@ -596,26 +509,36 @@ def _blocks(points: StreamedPoints, belt: Belt) -> Iterator[BlockPoints]:
 
 
 def _is_small(points: StreamedPoints) -> bool:
-    return points.n_rows <= _MOST_ROWS and fits((points.n_rows, points.n_features), points.source.dtype)
+    return points.n_rows <= MOST_ROWS and points.source.fits()
 
 
 def resident(points: StreamedPoints) -> CudaPoints:
     """Rows of a source that are brought to the device to stay there, block by block."""
-    source, shape = points.source, (points.n_rows, points.n_features)
-    rows = torch.empty(shape, dtype=_torch_type(source.dtype), device=start.device())
+    source = points.source
+    weights = None if points.weights is None else start.to_device(points.weights)
+    try:
+        unit = _resident_csr(source, points.who) if isinstance(source, CsrSource) else _resident_rows(points)
+    except RowError as error:
+        raise source.told(error, error.row) from None
+    return CudaPoints(unit, weights, points.who, points.first_row, points.is_present, points.grid, points.engine)
+
+
+def _resident_rows(points: StreamedPoints) -> torch.Tensor:
+    source, spans = points.source, points.spans
+    rows = torch.empty((points.n_rows, points.n_features), dtype=torch_type(source.dtype), device=start.device())
     belt = Belt(points.who)
     try:
-        spans = points.spans
         for number, span in enumerate(spans):
             rows[slice(*span)] = belt.raw(source, span, spans[min(number + 1, len(spans) - 1)]).raw
     finally:
         belt.close()
-    weights = None if points.weights is None else start.to_device(points.weights)
-    try:
-        unit = unit_rows(rows, points.who)
-    except RowError as error:
-        raise source.told(error, error.row) from None
-    return CudaPoints(unit, weights, points.who, points.first_row, points.is_present, points.grid, points.engine)
+    return unit_rows(rows, points.who)
+
+
+def _resident_csr(source: CsrSource, who: str) -> Any:
+    found = source.all()
+    values = found.data.astype(computing_dtype(found.data.dtype), copy=False)
+    return unit_csr(start_sparse.from_host(values, found.indices, found.indptr, source.n_features), who)
 
 
 # ------------------------------------------------------------------------------------------------------------ the gate
@@ -659,9 +582,21 @@ def host_points(
     return points
 
 
+def host_csr(matrix: Any, weights: Float64Array | None, who: str, is_present: Any) -> StreamedPoints | CudaPoints:
+    """CSR rows of the host whose structure was checked: on the device where it has room for them."""
+    source = CsrSource(SparseBlock(matrix.data, matrix.indices, matrix.indptr, int(matrix.shape[1])))
+    points = StreamedPoints(source, weights, who, is_present=is_present)
+    if _is_small(points):
+        return resident(points)
+    _say(points)
+    return points
+
+
 def _large_array(X: Any) -> Any | None:
     """X as an array of the host, where it is one and the device has no room for it."""
-    if isinstance(X, torch.Tensor) and not start.IS_INTERPRETED and not X.is_cuda and X.dtype != torch.bfloat16:
+    if isinstance(X, torch.Tensor) and not start.IS_INTERPRETED and X.device.type == "cpu":
+        if X.layout != torch.strided or X.dtype == torch.bfloat16 or X.dtype not in TORCH_TYPES:
+            return None
         X = X.detach().numpy()
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub":
         return None
@@ -670,7 +605,7 @@ def _large_array(X: Any) -> Any | None:
 
 def _say(points: StreamedPoints) -> None:
     """A line in the log: where rows are decides how long a pass takes."""
-    n_bytes = points.n_rows * points.n_features * points.source.dtype.itemsize
+    n_bytes = points.source.n_bytes(0, points.n_rows)
     _logger.info(
         "%s: %s of rows do not fit into the memory of the GPU with half of them again, and go by in %d blocks in every "
         "pass",

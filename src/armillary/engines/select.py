@@ -73,14 +73,26 @@ def engine(name: str, who: str | None = None) -> Engine:
 def _imported(module: str, who: str | None = None) -> Any:
     try:
         return importlib.import_module(module)
-    except ImportError as error:
-        if (error.name or "").split(".")[0] not in _OF_GPUS:
+    except (ImportError, OSError) as error:
+        said = _what_is_missing(module, error)
+        if said is None:
             raise
         whose = "" if who is None else f" of {who}"
         raise ParameterError(
-            f"`device`{whose} must have its packages here; got 'cuda', and {error.name} is not installed. Install "
+            f"`device`{whose} must have its packages here; got 'cuda', and {said}. Install "
             "'armillary[gpu]' on Linux with an NVIDIA driver, or use device='cpu'."
         ) from None
+
+
+def _what_is_missing(module: str, error: ImportError | OSError) -> str | None:
+    """Why the packages of GPUs do not load, in words; None where something else is wrong."""
+    name = getattr(error, "name", None) or ""
+    is_of_gpus = name.split(".")[0] in _OF_GPUS
+    if isinstance(error, ModuleNotFoundError):
+        return f"{name} is not installed" if is_of_gpus else None
+    if is_of_gpus or (not name and module == _HOMES["cuda"][0]):  # libraries of theirs are not there, or others
+        return f"one of them does not load: {str(error).strip().splitlines()[0].rstrip('.')}"
+    return None
 
 
 def gpu_in_words() -> tuple[bool, str]:

@@ -338,11 +338,16 @@ def list_pairs(
     bounds,
     begin,
     end,
+    ENOUGH: tl.constexpr,
     ROWS: tl.constexpr,
     TILE: tl.constexpr,
     DEEP: tl.constexpr,
 ):
-    """Of the listed rows begin..end, every cluster whose score may be the best: a place in the list, and a cluster."""
+    """Of the listed rows begin..end, every cluster whose score may be the best: a place in the list, and a cluster.
+
+    Pairs are counted beyond their room, which says how much is needed, but not beyond `ENOUGH` by more than programs
+    add at once: a million equal rows have a thousand million pairs with a thousand equal clusters.
+    """
     n_listed = tl.minimum(tl.load(counters), end)
     lane, column = tl.arange(0, TILE), tl.arange(0, DEEP)
     for start in range(begin + tl.program_id(0) * ROWS, n_listed, tl.num_programs(0) * ROWS):
@@ -361,6 +366,8 @@ def list_pairs(
             score = acc + tl.load(levels + tile * TILE + lane)[None, :]
             cluster = tile * TILE + lane
             is_near = (score >= bar[:, None]) & is_row[:, None] & (cluster < n_clusters)[None, :]
+            # volatile: what other programs have counted
+            is_near = is_near & (tl.load(counters + 1, volatile=True) < ENOUGH)
             # of most rows a tile has one such cluster or none: so few numbers to write are few atomics
             n_near = tl.sum(is_near.to(tl.int32), axis=1)
             only = tl.min(tl.where(is_near, cluster[None, :], 2147483647), axis=1)

@@ -177,13 +177,14 @@ def lane_scores(
     n_clusters,
     n_features,
     row_stride,
+    first_cluster,
     HAS_OFFSETS: tl.constexpr,
     BLOCK: tl.constexpr,
     LANES: tl.constexpr,
 ):
-    """Scores of rows with a few vectors in the rows' own type, by sums in 16 lanes: those of k-means++."""
+    """Scores of rows with some vectors in the rows' own type, by sums in 16 lanes: those of k-means++."""
     row = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    cluster = tl.program_id(1)
+    cluster = first_cluster + tl.program_id(1).to(tl.int64)
     is_row = row < n_rows
     lane = tl.arange(0, LANES)
     total = tl.zeros((BLOCK, LANES), out.dtype.element_ty)

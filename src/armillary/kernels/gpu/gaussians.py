@@ -88,12 +88,13 @@ def table(
     n_columns,
     n_packed,
     row_stride,
+    first_cluster,
     IS_CURVED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Scores (K, n)."""
     row = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    cluster = tl.program_id(1)
+    cluster = first_cluster + tl.program_id(1)
     is_row = row < n_rows
     score = _score(
         rows + row * row_stride, is_row, packed, cluster, offsets, traces, volume, n_features, n_columns, n_packed,

@@ -46,6 +46,10 @@ _OPTIONS = {
 # Pairs of rows and clusters that there is room for at first, for each 4 rows, and at most: 16 bytes each.
 _FEWEST_PAIRS = 1 << 16
 _MOST_PAIRS = 1 << 27
+# Pairs that are counted, and no more: far from 2^31, where programs that add at once cannot come.
+_ENOUGH_PAIRS = 1 << 30
+# Programs of a launch across, in its second dimension: what CUDA allows, in whole blocks of 16 bytes of anything.
+MOST_ACROSS = 65520
 # Pairs of a program, and columns of them that are on their way together.
 _PAIRS_TOGETHER, _PAIR_AHEAD = 32, 16
 # Values of rows that are halved together: 64 MiB in float64.
@@ -64,6 +68,8 @@ _APART = 32
 _FEW_COUNTERS = 1 << 16
 # Labels whose first and last rows are sought one by one.
 _FEW_LABELS = 64
+# Lengths of vectors by the largest offset below which the filter has nothing left to see.
+_FLATTEST = 2.0**-60
 _LOWEST, _HIGHEST = -(2**63), 2**31 - 1
 # Bytes that are not worth waiting for; what came home and goes back lies in plain memory up to there.
 _FEW_BYTES = 1 << 16
@@ -87,9 +93,18 @@ def n_processors() -> int:
 
 
 @cache
+def _generation(number: int) -> int:
+    return int(torch.cuda.get_device_capability(number)[0])
+
+
 def has_descriptors() -> bool:
-    """Whether the card copies tiles by descriptors (Hopper and later)."""
-    return IS_INTERPRETED or torch.cuda.get_device_capability()[0] >= 9
+    """Whether the current card copies tiles by descriptors (Hopper and later)."""
+    return IS_INTERPRETED or _generation(torch.cuda.current_device()) >= 9
+
+
+def across(n_items: int) -> list[tuple[int, int]]:
+    """From..to of what one launch takes across."""
+    return [(first, min(first + MOST_ACROSS, n_items)) for first in range(0, n_items, MOST_ACROSS)]
 
 
 def _grid(n_items: int, block: int) -> int:
@@ -176,11 +191,14 @@ class DeviceRule:
     def halves(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Vectors as halves (K', D'), offsets (K',) and what bounds the filter (4,): see `choose.py`.
 
-        All are divided by a power of two that makes the longest vector at most 1 long.
+        All are divided by a power of two that makes the longest vector at most 1 long, and offsets numbers that
+        float32 has.
         """
         n_clusters, n_features = self.vectors.shape
         width, n_padded, place = padded_width(n_features), -(-n_clusters // _TILE) * _TILE, self.vectors.device
         longest = float(np.sqrt(np.vecdot(self.rule.vectors, self.rule.vectors).max(initial=0.0)))
+        offsets = np.abs(self.rule.offsets)
+        longest = max(longest, _FLATTEST * float(offsets[offsets < np.inf].max(initial=0.0)))
         scale = 2.0 ** -np.ceil(np.log2(longest)) if 0.0 < longest < np.inf else 1.0
         numbers = to_device(np.array([scale, self.rule.floor * scale if self.has_floor else 0.0]))
         half = torch.empty((n_padded, width), dtype=torch.float16, device=place)
@@ -294,10 +312,10 @@ def row_scores(rows: torch.Tensor, rule: DeviceRule) -> torch.Tensor:
     if n_features <= SHORT:
         return table(rows, rule, rows.dtype)
     out = torch.empty((n_rows, rule.n_clusters), dtype=rows.dtype, device=rows.device)
-    if out.numel():
-        exact.lane_scores[(_grid(n_rows, 128), rule.n_clusters)](
+    for first, last in across(rule.n_clusters) if out.numel() else ():
+        exact.lane_scores[(_grid(n_rows, 128), last - first)](
             rows, rule.vectors.to(rows.dtype), rule.offsets.to(rows.dtype), out, n_rows, rule.n_clusters, n_features,
-            rows.stride(0), HAS_OFFSETS=bool(np.any(rule.rule.offsets)), BLOCK=128, LANES=exact.LANES,
+            rows.stride(0), first, HAS_OFFSETS=bool(np.any(rule.rule.offsets)), BLOCK=128, LANES=exact.LANES,
             enable_fp_fusion=False,
         )  # fmt: skip
     return out
@@ -496,7 +514,7 @@ class Chooser:
         choose.list_pairs[(n_programs, min(n_tiles, 8))](
             shadow, half, levels, errors, scratch.tops, scratch.listed, scratch.counters, pair_rows, pair_clusters,
             scratch.n_pairs, n_tiles, width // deep, width, rule.n_clusters, bounds, begin, end,
-            ROWS=_ROWS, TILE=_TILE, DEEP=deep, **_OPTIONS["pairs"],
+            ENOUGH=_ENOUGH_PAIRS, ROWS=_ROWS, TILE=_TILE, DEEP=deep, **_OPTIONS["pairs"],
         )  # fmt: skip
         n_programs = 8 * n_processors()
         choose.score_pairs[(n_programs,)](

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 from armillary._typing import Float64Array
 from armillary.distributions import tangent_gaussian
 from armillary.kernels.gpu import gaussians
-from armillary.kernels.gpu.start import IS_INTERPRETED, magic_of, to_device, to_host
+from armillary.kernels.gpu.start import IS_INTERPRETED, across, magic_of, to_device, to_host
 from armillary.kernels.rows import quadratic
 from armillary.rules import QuadraticRule
 from armillary.sums import whole
@@ -81,9 +81,9 @@ def table(rows: torch.Tensor, forms: DeviceForms) -> torch.Tensor:
     """Scores (K, n)."""
     n_rows = rows.shape[0]
     out = torch.empty((forms.n_clusters, n_rows), dtype=torch.float64, device=rows.device)
-    if out.numel():
-        gaussians.table[(_grid(n_rows), forms.n_clusters)](
-            rows, forms.packed, *forms.laws, out, n_rows, *forms.sizes(rows), IS_CURVED=forms.forms.is_curved,
+    for first, last in across(forms.n_clusters) if n_rows else ():
+        gaussians.table[(_grid(n_rows), last - first)](
+            rows, forms.packed, *forms.laws, out, n_rows, *forms.sizes(rows), first, IS_CURVED=forms.forms.is_curved,
             BLOCK=_BLOCK, **_EXACT,
         )  # fmt: skip
     return out
@@ -139,10 +139,13 @@ def draw_sides(numbers: torch.Tensor, odds: torch.Tensor, uniforms: torch.Tensor
 
 
 class Pieces:
-    """Sets of rows cut into pieces: numbers of rows (M,), and where sets begin and end (G + 1,)."""
+    """Sets of rows cut into pieces: numbers of rows (M,), and where sets begin and end (G + 1,).
 
-    def __init__(self, rows: torch.Tensor, numbers: torch.Tensor, starts: npt.NDArray[np.int64]) -> None:
-        self.rows, self.numbers = rows, numbers
+    Rows are asked for in every pass: those of a block that goes by must not be held.
+    """
+
+    def __init__(self, rows: Callable[[], torch.Tensor], numbers: torch.Tensor, starts: npt.NDArray[np.int64]) -> None:
+        self._rows, self.numbers = rows, numbers
         self.n_sets = len(starts) - 1
         sizes = np.diff(starts)
         n_pieces = -(-sizes // PIECE_ROWS)
@@ -151,6 +154,11 @@ class Pieces:
         edges = np.append(starts[:-1][self.of_rows] + within * PIECE_ROWS, starts[-1])
         both = to_device(np.concatenate([edges, self.of_rows]).astype(np.int64))
         self.edges, self.owners = both[: len(edges)], both[len(edges) :]
+
+    @property
+    def rows(self) -> torch.Tensor:
+        """(n, D)."""
+        return self._rows()
 
     @property
     def _given(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -200,9 +208,11 @@ class Pieces:
                 *self._given, seats, magics, seen[0], seen[1], limbs, *self._shape, **wanted
             )
             pairs = _tangent_pairs(n_features, with_scatter, place)
-            gaussians.tangent_pairs[(len(self.of_rows), len(pairs))](
-                *self._given, seats, magics, seen[0], seen[1], pairs, limbs, *self._shape, BLOCK=PIECE_ROWS, **_EXACT
-            )
+            for first, last in across(len(pairs)):
+                gaussians.tangent_pairs[(len(self.of_rows), last - first)](
+                    *self._given, seats, magics, seen[0], seen[1], pairs[first:last], limbs, *self._shape,
+                    BLOCK=PIECE_ROWS, **_EXACT,
+                )  # fmt: skip
         return np.asarray(to_host(limbs) * _units(q, n_features))
 
     def scatter_limbs(self, centres: Float64Array) -> Float64Array:
@@ -212,10 +222,11 @@ class Pieces:
         if len(self.of_rows):
             grids = np.array([whole.rounder(grid) for grid in whole.HALF_GRIDS])
             pairs = _upper_pairs(n_features, str(self.rows.device))
-            gaussians.products[(len(self.of_rows), len(pairs))](
-                *self._given, to_device(np.ascontiguousarray(centres)), to_device(grids), pairs, limbs, *self._shape,
-                BLOCK=PIECE_ROWS, **_EXACT,
-            )  # fmt: skip
+            given = *self._given, to_device(np.ascontiguousarray(centres)), to_device(grids)
+            for first, last in across(len(pairs)):
+                gaussians.products[(len(self.of_rows), last - first)](
+                    *given, pairs[first:last], limbs, *self._shape, BLOCK=PIECE_ROWS, **_EXACT
+                )
         high, low = whole.HALF_GRIDS
         units = np.array([math.ldexp(1.0, -grid) for grid in (2 * high, high + low, 2 * low)])
         carried = np.array([math.ldexp(1.0, -grid) for grid in whole.CARRY_GRIDS])

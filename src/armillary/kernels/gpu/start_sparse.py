@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -56,6 +56,10 @@ class CsrRows:
     def width(self) -> float:
         """Entries of a row, on average."""
         return int(self.pointers[-1] - self.pointers[0]) / max(1, len(self))
+
+    def double(self) -> CsrRows:
+        """The same entries in float64."""
+        return replace(self, data=self.data.double())
 
     def __getitem__(self, which: Any) -> CsrRows:
         """Rows from..to, as a view, or some by their numbers."""
@@ -146,7 +150,9 @@ def _spread(rows: CsrRows) -> torch.Tensor:
     """Rows with their zeros (n, D)."""
     dense = torch.zeros(rows.shape, dtype=rows.dtype, device=rows.device)
     begin, end = int(rows.pointers[0]), int(rows.pointers[-1])
-    numbers = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), rows.pointers.diff())
+    numbers = torch.repeat_interleave(
+        torch.arange(len(rows), device=rows.device), rows.pointers.diff(), output_size=end - begin
+    )
     dense[numbers, rows.indices[begin:end].long()] = rows.data[begin:end]
     return dense
 
@@ -245,9 +251,9 @@ def shared_sums(rows: CsrRows, shares: torch.Tensor) -> torch.Tensor:
 
 def unit_data(rows: CsrRows, norms: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
     """The entries of rows times factors (n,), divided by norms (n,): in float64, rounded once."""
-    lengths = torch.diff(rows.pointers)
-    scaled = rows.data.double() * torch.repeat_interleave(factors, lengths)
-    return (scaled / torch.repeat_interleave(norms, lengths)).to(rows.dtype)
+    lengths, n_entries = torch.diff(rows.pointers), len(rows.data)
+    scaled = rows.data.double() * torch.repeat_interleave(factors, lengths, output_size=n_entries)
+    return (scaled / torch.repeat_interleave(norms, lengths, output_size=n_entries)).to(rows.dtype)
 
 
 def from_host(data: Any, indices: Any, pointers: Any, n_features: int) -> CsrRows:

@@ -391,14 +391,18 @@ class DirichletProcessMixture(DensityMixin, UnitVectorEstimator):
 
     def _points(self, X: Any, sample_weight: Any = None, *, is_new: bool) -> Points:
         """The gate: quadratic densities are for dense rows."""
-        is_sparse = issparse(X) or getattr(X, "is_sparse", False) is True
+        self._refuse_sparse(X, issparse(X) or getattr(X, "is_sparse", False) is True)
+        points = super()._points(X, sample_weight, is_new=is_new)
+        self._refuse_sparse(X, points.is_sparse)  # CSR rows on a device do not all say that they are
+        return points
+
+    def _refuse_sparse(self, X: Any, is_sparse: bool) -> None:
         if is_sparse and not (isinstance(self.component, str) and self.component == "vmf"):
             raise InputError(
                 f"Sparse data was passed to {self._who}, whose component {self.component!r} needs dense rows; got "
                 f'{type(X).__name__}. Use component="vmf", or X.toarray(), after a projection to fewer columns where '
                 "there are many."
             )
-        return super()._points(X, sample_weight, is_new=is_new)
 
     def _watched(self, points: Points, n_sweeps: int) -> Emitter:
         return self._emitter(points.n_rows, n_restarts=1, max_steps=n_sweeps * self.n_chains)
