@@ -75,7 +75,8 @@ def _room(place: Path) -> int | None:
 def _groups(root: Path, controller: str) -> Iterator[Path]:
     """Folders that may limit this process: of version 2 and of version 1, from its own up to the top.
 
-    Inside a container the names are often those outside: what is not there is passed over, and the top is its own.
+    Inside a container the names are often those outside, or hidden: what is not there is passed over, and the top is
+    its own.
     """
     mounted = root / "sys/fs/cgroup"
     for line in _text(root / "proc/self/cgroup").splitlines():
@@ -91,6 +92,7 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
         group = PurePosixPath(name).relative_to("/")
         for top in tops:
             yield from (top / part for part in (group, *group.parents))
+    yield from (mounted, mounted / "unified", mounted / controller)
 
 
 def _quota(place: Path) -> float | None:

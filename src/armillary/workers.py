@@ -121,7 +121,8 @@ class Workers:
             return
         job = _Job(task, n_tasks, fold)
         for _ in range(min(self.n_threads, n_tasks) - 1):
-            self._call(job)
+            if not self._call(job):
+                break
         n_taken = job.work()
         # by now all are taken: those who come late find nothing, and nobody waits for them
         while n_taken < n_tasks:
@@ -130,13 +131,18 @@ class Workers:
         if job.errors:
             raise job.errors.pop(0)  # its traceback holds this frame: kept in a list here, it would keep the rows alive
 
-    def _call(self, job: _Job[Any]) -> None:
+    def _call(self, job: _Job[Any]) -> bool:
+        """Have one helper more work on a job; whether there is one."""
         if len(self._helpers) < self.n_threads - 1:  # started when first needed: one row to predict needs no threads
             # daemon: a pool that nobody closes does not keep the process from ending
             helper = threading.Thread(target=self._help, name="armillary", daemon=True)
-            helper.start()
+            try:
+                helper.start()
+            except RuntimeError:  # a container's limit of threads: those there are do the work, with the same bits
+                return False
             self._helpers.append(helper)
         self._calls.put(job)
+        return True
 
     def _help(self) -> None:
         while (job := self._calls.get()) is not None:

@@ -120,6 +120,52 @@ def test_far_clusters_are_passed_over_without_changing_a_draw():
     np.testing.assert_array_equal(found, expected)
 
 
+@each("is_anchored", [True, False])
+@each("volume_factor", [True, False])
+@each("spread", [1e-6, 0.02, 0.2, 1.0])
+def test_rows_that_surely_stay_are_those_of_the_reference(spread, volume_factor, is_anchored):
+    """Clusters and their antipodes, most rows in their own, some far off, and uniforms that come near 0 and 1."""
+    rng = np.random.default_rng(11)
+    means = units(rng, 5, 3)
+    means = np.concatenate([means, -means])
+    component = TangentComponent(3, 2.0 * spread**2, 5.0, volume_factor)
+    labels = rng.integers(10, size=20_000).astype(np.int32)
+    rows = means[labels] + spread * rng.standard_normal((20_000, 3))
+    rows[:200] = units(rng, 200, 3)
+    rows[200:400] = -means[labels[200:400]]
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    laws = [component.point_estimate(rows[labels == k]) for k in range(10)]
+    rule = score_rule(component, reduce(joined, laws), rng.standard_normal(10))
+    labels[::50] = rng.integers(10, size=400)
+    anchors = anchors_of(cpu, labels, 10, (5, 6), [0, 20_000]) if is_anchored else Anchors.none(10)
+    found, expected = labels.copy(), labels.copy()
+    cpu.draw_anchored(rows, cpu.prepare(rule), anchors, (1, 2), 0, found)
+    reference.draw_anchored(rows, rule, anchors, (1, 2), 0, expected)
+    np.testing.assert_array_equal(found, expected)
+    assert np.any(found != labels)
+
+
+def test_only_the_nearer_distance_of_a_uniform_is_left_to_others():
+    """A pair of clusters that share a row 1 : 10^6: one draw in so many leaves, and it is found."""
+    component = TangentComponent(3, 0.02, 5.0)
+    means = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    laws = [component.point_estimate(np.tile(mean, (9, 1))) for mean in means]
+    table = np.empty((1, 2))
+    reference.scores(means[:1], score_rule(component, reduce(joined, laws), np.zeros(2)), table)
+    log_weights = np.array([0.0, table[0, 0] - table[0, 1] - np.log(1e6)])
+    rule = score_rule(component, reduce(joined, laws), log_weights)
+    rows = np.repeat(means[:1], 1 << 20, axis=0)
+    labels = np.zeros(len(rows), dtype=np.int32)
+    moved = 0
+    for draw in range(8):
+        found = labels.copy()
+        cpu.draw_anchored(rows, cpu.prepare(rule), Anchors.none(2), (1, draw), 0, found)
+        uniforms = reference.philox_uniform((1, draw), np.arange(len(rows)))
+        np.testing.assert_array_equal(found, uniforms > 1.0 / (1.0 + 1e-6))
+        moved += np.count_nonzero(found)
+    assert moved > 0
+
+
 def test_frequencies_of_draws_are_the_shares():
     rng = np.random.default_rng(4)
     rule = rule_of("tangent", 3, 3, rng)
@@ -245,6 +291,16 @@ def test_totals_of_three_columns_have_the_bits_of_any_number(rounder):
     np.testing.assert_array_equal(cpu.row_totals(rows, numbers, edges, rounder), more[:, :3])
 
 
+@each("dtype", [np.float32, np.float64])
+@each("n_features", [2, 3, 20])
+def test_whole_totals_with_weights_are_those_of_the_reference(n_features, dtype):
+    rng = np.random.default_rng(9)
+    rows, weights = units(rng, 300, n_features).astype(dtype), rng.random(300)
+    numbers, edges = rng.permutation(300).astype(np.int32), np.array([7, 120, 120, 121, 300])
+    given = rows, numbers, edges, whole.rounder(40), weights
+    np.testing.assert_array_equal(cpu.row_totals(*given), reference.row_totals(*given))
+
+
 @pytest.mark.parametrize("n_features", [2, 3, 5])
 @pytest.mark.parametrize("kind", KINDS)
 def test_odds_are_differences_of_scores(kind, n_features):
@@ -325,3 +381,21 @@ def test_draws_among_many_clusters_equal_the_reference(n_features, n_clusters):
     cpu.draw_anchored(rows, cpu.prepare(rule), anchors, (1, 2), 0, found)
     reference.draw_anchored(rows, rule, anchors, (1, 2), 0, expected)
     np.testing.assert_array_equal(found, expected)
+
+
+@each("n_rows", [0, 1, 2, 1000])
+def test_rows_are_divided_and_merged_as_by_the_reference(n_rows):
+    rng = np.random.default_rng(n_rows)
+    numbers = np.sort(rng.choice(5000, n_rows, replace=False)).astype(np.int32)
+    for share in (0.0, 0.3, 1.0):
+        is_left = rng.random(n_rows) < share
+        found, expected = np.empty_like(numbers), np.empty_like(numbers)
+        n_left = cpu.divide_rows(numbers, is_left, found)
+        assert n_left == reference.divide_rows(numbers, is_left, expected) == is_left.sum()
+        np.testing.assert_array_equal(found, expected)
+        for one, two in ((found[:n_left], found[n_left:]), (found[n_left:], found[:n_left])):
+            merged = np.empty_like(numbers)
+            cpu.merge_rows(one, two, merged)
+            np.testing.assert_array_equal(merged, numbers)
+            reference.merge_rows(one, two, merged)
+            np.testing.assert_array_equal(merged, numbers)

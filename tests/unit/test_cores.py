@@ -54,6 +54,24 @@ CASES = {
         None,
     ),
     "nonsense": ({V2: "what\n1:cpu\n0::relative\n0::/a\n", f"{TOP}/a/cpu.max": "many 0\n"}, None),
+    "v2, nobody tells the group": ({f"{TOP}/cpu.max": "200000 100000\n"}, 2.0),
+    "v2, a group that is gone": ({V2: "0::/job (deleted)\n", f"{TOP}/cpu.max": "100000 100000\n"}, 1.0),
+    "v2, one word": ({V2: "0::/a\n", f"{TOP}/a/cpu.max": "max\n"}, None),
+    "v1, nobody tells the group": (
+        {f"{TOP}/cpu/cpu.cfs_quota_us": "150000\n", f"{TOP}/cpu/cpu.cfs_period_us": "100000\n"},
+        1.5,
+    ),
+    "v1, a group above has less": (
+        {
+            V2: "3:cpu,cpuacct:/pod/job\n",
+            f"{TOP}/cpu,cpuacct/pod/cpu.cfs_quota_us": "20000\n",
+            f"{TOP}/cpu,cpuacct/pod/cpu.cfs_period_us": "40000\n",
+            f"{TOP}/cpu,cpuacct/pod/job/cpu.cfs_quota_us": "-1\n",
+            f"{TOP}/cpu,cpuacct/pod/job/cpu.cfs_period_us": "100000\n",
+        },
+        0.5,
+    ),
+    "v1, no file of the period": ({V2: "3:cpu:/\n", f"{TOP}/cpu/cpu.cfs_quota_us": "100000\n"}, None),
     "no period": ({V2: "0::/a\n", f"{TOP}/a/cpu.max": "1000 0\n"}, None),
 }
 
@@ -119,6 +137,7 @@ ROOMS = {
         },
         100,
     ),
+    "v2, nobody tells the group": ({f"{TOP}/memory.max": "10\n", f"{TOP}/memory.current": "4\n"}, 6),
     "v2, beyond the limit": ({V2: "0::/\n", f"{TOP}/memory.max": "10\n", f"{TOP}/memory.current": "12\n"}, 0),
     "v1": (
         {

@@ -96,6 +96,23 @@ def test_a_child_has_helpers_of_its_own():
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+@pytest.mark.parametrize("n_allowed", [0, 1, 3])
+def test_where_no_more_threads_can_be_started_those_there_are_do_the_work(n_allowed, monkeypatch):
+    allowed, honest = iter(range(n_allowed)), threading.Thread.start
+
+    def start(thread):
+        if next(allowed, None) is None:
+            raise RuntimeError("can't start new thread")
+        honest(thread)
+
+    monkeypatch.setattr(crew.threading.Thread, "start", start)
+    one = crew.Crew()
+    for _ in range(3):
+        visited(one, 5)
+        assert one.helpers(5) == n_allowed
+    crew._end(one.box)
+
+
 def test_a_system_without_such_threads_works_alone(monkeypatch):
     monkeypatch.setattr(crew, "IS_ABLE", False)
     assert crew.Crew().helpers(3) == 0

@@ -9,19 +9,23 @@ import pytest
 from scipy import stats
 from tests.making import units
 
+from armillary import DirichletProcessMixture
+from armillary.datasets import make_tangent_gaussian_mixture
 from armillary.diagnostics import expected_losses
 from armillary.distributions.gaussian_component import GaussianComponent
 from armillary.distributions.tangent_component import TangentComponent
 from armillary.engines.cpu_sets import CpuSides
 from armillary.engines.select import open_passes
 from armillary.exceptions import InputError
+from armillary.fitting import divisions
 from armillary.fitting.convergence import effective_sample_size, split_r_hat
 from armillary.fitting.dirichlet_process import clusters_of, typical_spread
 from armillary.fitting.divisions import RandomDivision, launch
 from armillary.fitting.kept_draws import KeptDraws
+from armillary.models.dirichlet_process import _split_merge
 from armillary.models.dirichlet_process._chains import AlphaPrior, draw_log_gammas, log_crp
 from armillary.models.dirichlet_process._estimate import point_estimate
-from armillary.models.dirichlet_process._split_merge import Summaries
+from armillary.models.dirichlet_process._split_merge import SplitMerge, Summaries
 from armillary.models.dirichlet_process._start import merge_greedily
 from armillary.points import as_points
 from armillary.rules import AffineRule
@@ -319,3 +323,33 @@ def test_constant_chains():
 def test_too_few_draws_get_a_sentence():
     with pytest.raises(InputError, match=r"with at least 4 draws; got shape \(1, 3\). Run the chains for longer."):
         split_r_hat([1.0, 2.0, 3.0])
+
+
+# ------------------------------------------------------------------------------------------------ hopeless attempts
+
+
+def test_hopeless_attempts_are_among_those_that_are_rejected(monkeypatch):
+    """What is drawn does not depend on it; were as much held hopeless as has a chance of 1 in 100, it would."""
+    X, _, _ = make_tangent_gaussian_mixture(400, 3, 4, spread=0.2, min_angle=0.4, random_state=0)
+
+    def drawn(is_hopeless):
+        monkeypatch.setattr(_split_merge, "is_hopeless", is_hopeless)
+        model = DirichletProcessMixture(n_burn_in=5, n_draws=30, random_state=0, n_threads=1).fit(X)
+        return model.sample_labels_
+
+    honest = _split_merge.is_hopeless
+    expected = drawn(lambda luck, most: False)
+    np.testing.assert_array_equal(drawn(honest), expected)
+    assert np.any(drawn(lambda luck, most: luck > most - 5.0) != expected)
+
+
+def test_no_launch_is_fitted_to_clusters_that_are_far_apart(monkeypatch):
+    X, labels, _ = make_tangent_gaussian_mixture(2000, 3, 2, spread=0.05, min_angle=1.0, random_state=0)
+    component = TangentComponent(3, 0.02, 5.0)
+    rng = np.random.default_rng(0)
+    with open_passes(as_points(X, "test"), 1, "test") as passes:
+        clusters = clusters_of(passes, labels)
+        moves = SplitMerge(component, clusters, component.draw(clusters.sets(), rng)[0], 1.0)
+        monkeypatch.setattr(divisions, "_fitted", pytest.fail)
+        (proposal,) = moves._proposed([_split_merge._Attempt("launch", (0, 1))], rng)
+        assert not moves._is_accepted(proposal, rng)

@@ -167,6 +167,23 @@ def test_no_more_threads_than_tasks_and_none_for_one():
     assert len(idents) == 2
 
 
+@pytest.mark.parametrize("n_allowed", [0, 1])
+def test_where_no_more_threads_can_be_started_those_there_are_do_the_work(n_allowed, monkeypatch):
+    allowed, honest = iter(range(n_allowed)), threading.Thread.start
+
+    def start(thread):
+        if next(allowed, None) is None:
+            raise RuntimeError("can't start new thread")
+        honest(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with Workers(4) as workers:
+        for _ in range(3):
+            found = []
+            workers.run(lambda number: number, 20, found.append)
+            assert found == list(range(20))
+
+
 def test_one_thread_is_the_calling_one():
     idents = set()
     run(1, lambda number: idents.add(threading.get_ident()), 20)

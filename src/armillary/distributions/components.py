@@ -61,11 +61,6 @@ class Component(Protocol):
     def draw(self, sets: Sets, generator: np.random.Generator) -> tuple[Pivots, Float64Array]:
         """A pivot proposed for each set, and its evidence (G,)."""
 
-    def draw_beside(
-        self, sets: Sets, pivots: Pivots, n_known: int, generator: np.random.Generator
-    ) -> tuple[Pivots, Float64Array]:
-        """`draw` of the sets but for the last `n_known`, whose pivots are given; and the evidence (G,) of all."""
-
     def evidence(self, pivots: Pivots, sets: Sets) -> Float64Array:
         """The evidence (G,) of sets with given pivots."""
 

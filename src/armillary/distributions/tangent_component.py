@@ -71,17 +71,6 @@ class TangentComponent:
         means = proposal.draw(generator)
         return means, self._weigh(means, sets, proposal)[0]
 
-    def draw_beside(
-        self, sets: Sets, pivots: Pivots, n_known: int, generator: np.random.Generator
-    ) -> tuple[Pivots, Float64Array]:
-        """Means from (C) but for the last sets, and the evidences of all: sums over all sets are made at once."""
-        sets = as_sets(sets)
-        proposal = self.proposal(sets)
-        n_drawn = len(proposal.centres) - n_known
-        means = MeanProposal(*(field[:n_drawn] for field in proposal)).draw(generator)
-        every = np.concatenate([means, _means(pivots)]) if n_known else means
-        return means, self._weigh(every, sets, proposal)[0]
-
     def evidence(self, pivots: Pivots, sets: Sets) -> Float64Array:
         """(D) at given means."""
         sets = as_sets(sets)

@@ -76,12 +76,6 @@ class VmfComponent:
         """No pivots, and the log marginal likelihoods."""
         return None, self.log_joint(None, sets)
 
-    def draw_beside(
-        self, sets: Sets, pivots: Pivots, n_known: int, generator: np.random.Generator
-    ) -> tuple[Pivots, Float64Array]:
-        """No pivots, and the log marginal likelihoods."""
-        return self.draw(sets, generator)
-
     def evidence(self, pivots: Pivots, sets: Sets) -> Float64Array:
         """The log marginal likelihoods."""
         return self.log_joint(pivots, sets)

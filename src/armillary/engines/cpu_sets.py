@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -156,9 +156,11 @@ class CpuSets:
         return np.concatenate(sets)
 
     @staticmethod
-    def side_of(numbers: Numbers, sides: CpuSides) -> tuple[Numbers, Numbers]:
+    def side_of(passes: Passes, numbers: Numbers, sides: CpuSides) -> tuple[Numbers, Numbers]:
         """The rows of a set that are left, and those that are right."""
-        return numbers[sides.is_left], numbers[~sides.is_left]
+        out = np.empty_like(numbers)
+        n_left = passes.kernels.divide_rows(numbers, sides.is_left, out)
+        return out[:n_left], out[n_left:]
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -194,15 +196,9 @@ class CpuSets:
         alone = np.ones(1, dtype=np.bool_)
 
         def task(work: _Work) -> None:
-            if work.weights is None and not isinstance(work.rows, SparseBlock):
-                out[work.pieces] = kernels.row_totals(work.rows, work.numbers, work.edges, self._passes.rounder)
-                return
             if not isinstance(work.rows, SparseBlock):
-                first, last = work.edges[0], work.edges[-1]
-                assert work.weights is not None, "rows that all weigh 1 are done"
-                some = work.weights[first:last, None] * work.rows[work.numbers[first:last]].astype(np.float64)
-                # whole numbers: added in any order
-                out[work.pieces] = np.add.reduceat(whole.rounded(some, self._passes.q), work.edges[:-1] - first)
+                rounder = self._passes.rounder
+                out[work.pieces] = kernels.row_totals(work.rows, work.numbers, work.edges, rounder, work.weights)
                 return
             for piece, places, rows in work.each():
                 own = None if self._weights is None else self._weights[places]
@@ -418,7 +414,7 @@ class CpuSets:
 
         def part(number: int) -> Sequence[Numbers]:
             numbers, own = self.numbers[self.part(number)], sides[number]
-            return [numbers] if own is None else self.side_of(numbers, own)
+            return [numbers] if own is None else self.side_of(self._passes, numbers, own)
 
         self.each_large(self._passes, part, len(sides), len(self.numbers), parts.extend)
         return self.of(self._passes, parts, None, self._memory)
@@ -730,14 +726,19 @@ class CpuPartition:
         """Which rows some clusters have, in increasing order."""
         if len(clusters) == 1:
             return self._members[clusters[0]]
-        # the stable sort finds that these are a few runs in order, and merges them
-        return np.sort(np.concatenate([self._members[k] for k in clusters]), kind="stable")
+        first, *others = (self._members[k] for k in clusters)
+        return reduce(self._merged, others, first)
+
+    def _merged(self, one: Numbers, two: Numbers) -> Numbers:
+        out = np.empty(len(one) + len(two), dtype=np.int32)
+        self._passes.kernels.merge_rows(one, two, out)
+        return out
 
     # --------------------------------------------------------------------------------------------------- moves
 
     def split(self, cluster: int, sides: CpuSides) -> None:
         """Leave the rows that are left in the cluster, and make those that are right the last cluster."""
-        self._members[cluster], right = self._kind.side_of(self._members[cluster], sides)
+        self._members[cluster], right = self._kind.side_of(self._passes, self._members[cluster], sides)
         self._members.append(right)
         self._name(len(self._members) - 1)
         self._everything = None

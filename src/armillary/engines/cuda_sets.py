@@ -68,7 +68,7 @@ class CudaSets(CpuSets):
         return torch.cat(list(sets))
 
     @staticmethod
-    def side_of(numbers: Any, sides: CpuSides) -> tuple[Any, Any]:
+    def side_of(passes: Any, numbers: Any, sides: CpuSides) -> tuple[Any, Any]:
         """The rows of a set that are left, and those that are right."""
         is_left = start.to_device(sides.is_left)
         return numbers[is_left], numbers[~is_left]

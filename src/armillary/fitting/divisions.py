@@ -10,6 +10,7 @@ launch      a two-component fit to the set, from the rows and chance alone, then
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
@@ -58,41 +59,75 @@ class RandomDivision:
         )
 
 
+class _Launches:
+    """Fits to some rows of each of several sets, made when they are asked for: most merges are rejected without."""
+
+    def __init__(
+        self, component: Component, sets: Sets, samples: list[Ranks], ends: list[tuple[int, int] | None]
+    ) -> None:
+        self._component = component
+        self._sets = sets
+        self._samples = samples
+        self._ends = ends
+        self._odds: dict[int, Odds] = {}
+
+    def fit(self, numbers: Sequence[int]) -> None:
+        """Make the fits to some sets that are not there yet, side by side.
+
+        A fit to all rows of a set is a function of the set and of its first cut, and a chain on few rows may have made
+        it before. Sets that are remembered have fewer rows than a launch is fitted to.
+        """
+        new = [number for number in numbers if number not in self._odds]
+        if not new:
+            return
+        sets = self._sets.some(new)
+        samples, ends = [self._samples[number] for number in new], [self._ends[number] for number in new]
+
+        def fitted(places: list[int]) -> list[Odds]:
+            ranks, pairs = [samples[place] for place in places], [ends[place] for place in places]
+            return _fitted(self._component, sets.some(places), ranks, pairs)
+
+        names = [(self._component, "launch", own) for own in ends]
+        self._odds.update(zip(new, sets.remembered(names, fitted), strict=True))
+
+    def odds(self, number: int) -> Odds:
+        """Of the left side, of one set."""
+        self.fit([number])
+        return self._odds[number]
+
+
 class LaunchDivision:
     """Rows go left with the probability that a two-component fit gives them."""
 
-    def __init__(self, odds: Odds) -> None:
-        self._odds = odds  # of the left side
+    def __init__(self, launches: _Launches, number: int) -> None:
+        self._launches = launches
+        self._number = number
 
     def draw(self, sets: Sets, number: int, generator: np.random.Generator) -> Sides:
         """Which rows of a set go left."""
-        return sets.chance(number, generator).below(self._odds)
+        return sets.chance(number, generator).below(self._launches.odds(self._number))
 
     def log_probability(self, sides: Sides) -> float:
         """prod_b p prod_c (1 - p) + prod_b (1 - p) prod_c p."""
-        return float(np.logaddexp(*self._odds.log_probabilities(sides)))
+        return float(np.logaddexp(*self._launches.odds(self._number).log_probabilities(sides)))
+
+    @staticmethod
+    def fit_together(divisions: Sequence[LaunchDivision]) -> None:
+        """Make the fits of divisions of one launch side by side: they are asked for next."""
+        if divisions:
+            divisions[0]._launches.fit([division._number for division in divisions])
 
 
 def launch(component: Component, sets: Sets, generator: np.random.Generator) -> list[LaunchDivision]:
-    """A division of each set, each of at least two rows, by a fit to some of its rows; all fits go on side by side.
-
-    A fit to all rows of a set is a function of the set and of its first cut, and a chain on few rows may have made it
-    before. Sets that are remembered have fewer rows than a launch is fitted to.
-    """
+    """A division of each set, each of at least two rows, by a fit to some of its rows: all chance is drawn here."""
     samples = [_some(int(size), generator) for size in sets.sizes]
     ends = [_drawn_ends(len(ranks), generator) for ranks in samples]
-
-    def fitted(numbers: list[int]) -> list[LaunchDivision]:
-        ranks, pairs = [samples[number] for number in numbers], [ends[number] for number in numbers]
-        return _fitted(component, sets.some(numbers), ranks, pairs)
-
-    return sets.remembered([(component, "launch", own) for own in ends], fitted)
+    launches = _Launches(component, sets, samples, ends)
+    return [LaunchDivision(launches, number) for number in range(len(samples))]
 
 
-def _fitted(
-    component: Component, sets: Sets, samples: list[Ranks], pairs: list[tuple[int, int] | None]
-) -> list[LaunchDivision]:
-    """Divisions of sets by two-component fits to the rows of some ranks, from the cuts that the pairs give."""
+def _fitted(component: Component, sets: Sets, samples: list[Ranks], pairs: list[tuple[int, int] | None]) -> list[Odds]:
+    """Of sets by two-component fits to the rows of some ranks, from the cuts that the pairs give."""
     few = sets.few(samples)
     lefts = []
     for number, pair in enumerate(pairs):
@@ -107,7 +142,7 @@ def _fitted(
         # a side that has lost all rows must still have weight for its next estimate
         shares = expit(np.clip(few.log_odds(rule), -_MOST_ODDS, _MOST_ODDS))
         lefts = [shares[start:stop] for start, stop in pairwise(ends)]
-    return [LaunchDivision(odds) for odds in sets.odds(rule, _MOST_ODDS)]
+    return list(sets.odds(rule, _MOST_ODDS))
 
 
 def _some(n_rows: int, generator: np.random.Generator) -> Ranks:

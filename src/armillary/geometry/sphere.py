@@ -26,6 +26,8 @@ from armillary.exceptions import InputError
 from armillary.validation import check_broadcast, check_numbers
 
 _EPS = float(np.finfo(np.float64).eps)
+# Between these the square of a length has all its digits, and so have those of its coordinates that count.
+_LEAST_SQUARE, _MOST_SQUARE = 1e-250, 1e250
 
 
 def angle(a: ArrayLike, b: ArrayLike) -> Float64Array:
@@ -324,6 +326,10 @@ def _dot(a: Float64Array, b: Float64Array) -> Float64Array:
 
 def _norm(vec: Float64Array) -> Float64Array:
     """Lengths (...) without underflow: angles down to 1e-300 have squares below the smallest float."""
+    squares = _dot(vec, vec)
+    if squares.size and squares.min() > _LEAST_SQUARE and squares.max() < _MOST_SQUARE:
+        plain: Float64Array = np.sqrt(squares)  # powers of two would change no bit, and take five times as long
+        return plain
     exponent = np.frexp(np.abs(vec).max(axis=-1, keepdims=True))[1]
     scaled = np.ldexp(vec, -exponent)
     length: Float64Array = np.ldexp(np.sqrt(_dot(scaled, scaled)), exponent[..., 0])

@@ -29,7 +29,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -257,11 +257,12 @@ class Crew:
         if self._n_started < n_wanted:
             if self._n_started == 0:
                 _make_box(self.box)
-            while self._n_started < n_wanted:
-                # daemon: they sleep without the interpreter's lock, and do not keep the process from ending
-                threading.Thread(target=_serve, args=(self.box,), name="armillary helper", daemon=True).start()
-                self._n_started += 1
-        return max(0, n_wanted)
+            with suppress(RuntimeError):  # a container's limit of threads: those there are do the work
+                while self._n_started < n_wanted:
+                    # daemon: they sleep without the interpreter's lock, and do not keep the process from ending
+                    threading.Thread(target=_serve, args=(self.box,), name="armillary helper", daemon=True).start()
+                    self._n_started += 1
+        return max(0, min(n_wanted, self._n_started))
 
     def forget(self) -> None:
         """The helpers stayed in the parent of this process."""

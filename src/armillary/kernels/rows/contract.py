@@ -485,6 +485,17 @@ class Kernels(Protocol):
         Else they stay as they were. Returns how many are left (G,).
         """
 
+    def divide_rows(
+        self, numbers: npt.NDArray[np.int32], is_left: npt.NDArray[np.bool_], out: npt.NDArray[np.int32]
+    ) -> int:
+        """Order the rows `numbers` (n,) in `out`, those with a flag (n,) first; else they stay as they were.
+
+        Returns how many have a flag.
+        """
+
+    def merge_rows(self, one: npt.NDArray[np.int32], two: npt.NDArray[np.int32], out: npt.NDArray[np.int32]) -> None:
+        """Write two lists of rows, each of numbers that increase and none in both, as one such list."""
+
     def group_rows(
         self, labels: npt.NDArray[np.int32], starts: npt.NDArray[np.int64], order: npt.NDArray[np.int32]
     ) -> None:
@@ -496,8 +507,9 @@ class Kernels(Protocol):
         numbers: npt.NDArray[np.int32],
         edges: npt.NDArray[np.int64],
         rounder: float = 0.0,
+        weights: Float64Array | None = None,
     ) -> Float64Array:
-        """Sums (P, D) of P pieces of dense rows: rows[numbers[edges[p]:edges[p + 1]]]."""
+        """Sums (P, D) of P pieces of dense rows, rows[numbers[edges[p]:edges[p + 1]]], by the weights of `numbers`."""
 
     def scatters(
         self,

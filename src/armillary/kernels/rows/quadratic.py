@@ -197,12 +197,29 @@ def side_limbs(odds: Float64Array, is_left: npt.NDArray[np.bool_], rounders: tup
     return out
 
 
+def divide_rows(numbers: npt.NDArray[np.int32], is_left: npt.NDArray[np.bool_], out: npt.NDArray[np.int32]) -> int:
+    """Two readings, without a branch."""
+    return int(_divide_rows(numbers, is_left, out))
+
+
+def merge_rows(one: npt.NDArray[np.int32], two: npt.NDArray[np.int32], out: npt.NDArray[np.int32]) -> None:
+    """One walk along both, without a branch."""
+    _merge_rows(one, two, out)
+
+
 def row_totals(
-    rows: FloatArray, numbers: npt.NDArray[np.int32], edges: npt.NDArray[np.int64], rounder: float = 0.0
+    rows: FloatArray,
+    numbers: npt.NDArray[np.int32],
+    edges: npt.NDArray[np.int64],
+    rounder: float = 0.0,
+    weights: Float64Array | None = None,
 ) -> Float64Array:
     """Rows added one after the other, each number rounded first (sums/whole.py)."""
     totals = np.zeros((len(edges) - 1, rows.shape[1]))
-    _row_totals(rows, numbers, edges, rounder, totals)
+    if weights is None:
+        _row_totals(rows, numbers, edges, rounder, totals)
+    else:
+        _weighted_totals(rows, numbers, edges, rounder, weights, totals)
     return totals
 
 
@@ -383,6 +400,38 @@ def _part_rows(numbers, starts, is_left, out, n_left):
 
 
 @kernel
+def _divide_rows(numbers, is_left, out):
+    n_left = 0
+    for i in range(numbers.shape[0]):
+        n_left += is_left[i]
+    left, right = 0, n_left
+    for i in range(numbers.shape[0]):
+        is_here = is_left[i]
+        out[left if is_here else right] = numbers[i]
+        left += is_here
+        right += not is_here
+    return n_left
+
+
+@kernel
+def _merge_rows(one, two, out):
+    i, j, place = 0, 0, 0
+    while i < one.shape[0] and j < two.shape[0]:
+        first, second = one[i], two[j]
+        is_first = first < second
+        out[place] = first if is_first else second
+        i += is_first
+        j += not is_first
+        place += 1
+    for rest in range(i, one.shape[0]):
+        out[place] = one[rest]
+        place += 1
+    for rest in range(j, two.shape[0]):
+        out[place] = two[rest]
+        place += 1
+
+
+@kernel
 def _draw_sides(numbers, odds, key, first_row, drawn, is_left):
     for i in range(odds.shape[0]):
         small = exp_nonpositive(-abs(odds[i]))
@@ -424,6 +473,14 @@ def _row_totals(rows, numbers, edges, rounder, totals):
         for i in range(edges[piece], edges[piece + 1]):
             for j in range(rows.shape[1]):
                 totals[piece, j] += (np.float64(rows[numbers[i], j]) + rounder) - rounder
+
+
+@kernel
+def _weighted_totals(rows, numbers, edges, rounder, weights, totals):
+    for piece in range(totals.shape[0]):
+        for i in range(edges[piece], edges[piece + 1]):
+            for j in range(rows.shape[1]):
+                totals[piece, j] += (weights[i] * np.float64(rows[numbers[i], j]) + rounder) - rounder
 
 
 @kernel

@@ -593,17 +593,33 @@ def part_rows(
     return np.array([np.count_nonzero(is_left[numbers[start:stop]]) for start, stop in pairwise(starts)])
 
 
+def divide_rows(numbers: npt.NDArray[np.int32], is_left: npt.NDArray[np.bool_], out: npt.NDArray[np.int32]) -> int:
+    """A stable sort."""
+    out[:] = numbers[np.argsort(~is_left, kind="stable")]
+    return int(np.count_nonzero(is_left))
+
+
+def merge_rows(one: npt.NDArray[np.int32], two: npt.NDArray[np.int32], out: npt.NDArray[np.int32]) -> None:
+    """A sort."""
+    out[:] = np.sort(np.concatenate([one, two]))
+
+
 def group_rows(labels: npt.NDArray[np.int32], starts: npt.NDArray[np.int64], order: npt.NDArray[np.int32]) -> None:
     """A stable sort."""
     order[:] = np.argsort(labels, kind="stable")
 
 
 def row_totals(
-    rows: FloatArray, numbers: npt.NDArray[np.int32], edges: npt.NDArray[np.int64], rounder: float = 0.0
+    rows: FloatArray,
+    numbers: npt.NDArray[np.int32],
+    edges: npt.NDArray[np.int64],
+    rounder: float = 0.0,
+    weights: Float64Array | None = None,
 ) -> Float64Array:
     """Sums of pieces."""
-    wide = (_float64(rows) + rounder) - rounder
-    return np.array([wide[numbers[start:stop]].sum(axis=0) for start, stop in pairwise(edges)])
+    own = _float64(rows[numbers]) if weights is None else weights[:, None] * _float64(rows[numbers])
+    wide = (own + rounder) - rounder
+    return np.array([wide[start:stop].sum(axis=0) for start, stop in pairwise(edges)])
 
 
 def scatters(

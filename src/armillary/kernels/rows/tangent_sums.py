@@ -89,6 +89,18 @@ def _look_on_the_sphere(rows, numbers, base, tile, cosines):
 
 
 @kernel
+def _places(cosines, v, n_rows):
+    """Fill `v` with the arguments of polynomials; returns how many rows are beyond them."""
+    n_far = 0
+    for i in range(n_rows):
+        # rounding can leave u a little below 0
+        u = max(0.5 * (1.0 - cosines[i]), 0.0)
+        n_far += u >= NEAR
+        v[i] = u * (2.0 / NEAR) - 1.0
+    return n_far
+
+
+@kernel
 def _stretches(v, out, n_rows):
     for i in range(n_rows):
         out[i] = near_stretch(v[i])
@@ -164,18 +176,13 @@ def _sums(rows, numbers, edges, bases, weights, rounders, with_scatter, with_cur
                 cosines[r] = 1.0
                 for j in range(n_features):
                     tile[j, r] = 0.0
-            farthest = 0.0
-            for i in range(n_read):
-                # rounding can leave u a little below 0
-                u = max(0.5 * (1.0 - cosines[i]), 0.0)
-                farthest = max(farthest, u)
-                v[i] = u * (2.0 / NEAR) - 1.0
+            n_far = _places(cosines, v, n_read)
             _stretches(v, stretches, n_read)
             if with_scatter:
                 _log_stretches(v, logs, n_read)
             if with_curvature:
                 _bends_and_sways(v, n_features, bends, sways, n_read)
-            if farthest >= NEAR:
+            if n_far > 0:
                 wanted = n_rows, with_scatter, with_curvature
                 far = _mend_far(cosines, tile, *wanted, stretches, logs, antipodes, bends, sways)
                 if with_scatter and far > 0:

@@ -13,7 +13,8 @@ on the state; one for each cluster would prefer states with few.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -31,6 +32,8 @@ _FAR_WEIGHT = 1e-4
 # Attempts that are made at once, while their rows are few or half of all: ten on thirty clusters.
 _AT_ONCE = 10
 _FEW_ROWS = 1 << 16
+# More than what rounding does to a log ratio, of its terms: evidences, which are some nats a row each.
+_ROUNDING = 1e-6
 
 
 def log_split_ratio(
@@ -48,10 +51,22 @@ def log_split_ratio(
     `log_pair` is the log probability that a merge chooses {b, c}, `log_choice` that a split chooses the whole, and
     `log_division` that it divides it so.
     """
+    target = log_target_ratio(weight_concentration, counts, evidences, evidence_together)
+    return target + log_pair - log_choice - log_division
+
+
+def log_target_ratio(
+    weight_concentration: float, counts: tuple[int, int], evidences: tuple[float, float], evidence_together: float
+) -> float:
+    """The part of (G) without the probabilities of choosing and of dividing."""
     n_left, n_right = counts
     partitions = math.lgamma(n_left) + math.lgamma(n_right) - math.lgamma(n_left + n_right)
-    target = math.log(weight_concentration) + partitions + sum(evidences) - evidence_together
-    return target + log_pair - log_choice - log_division
+    return math.log(weight_concentration) + partitions + sum(evidences) - evidence_together
+
+
+def is_hopeless(luck: float, most: float) -> bool:
+    """Whether an attempt is rejected though its log ratio were as high as this, which no rounding makes up for."""
+    return luck > most + _ROUNDING * (1.0 + abs(most))
 
 
 class Summaries(NamedTuple):
@@ -84,6 +99,12 @@ class Summaries(NamedTuple):
         """Of the pair, whichever of the two was chosen first."""
         ours, theirs = self.weights_of([first, second])
         return math.log((ours[second] / ours.sum() + theirs[first] / theirs.sum()) / len(self.centres))
+
+    @property
+    def least_log_probability(self) -> float:
+        """What `log_probability` of no pair is below: no weight is less than `_FAR_WEIGHT`, or more than 1 and that."""
+        n_clusters = len(self.centres)
+        return math.log(2.0 * _FAR_WEIGHT / (1.0 + _FAR_WEIGHT) / (n_clusters * (n_clusters - 1.0)))
 
     def split(self, cluster: int, parts: Summaries) -> Summaries:
         """With two parts in the place of a cluster: the first where it was, the second last."""
@@ -122,17 +143,8 @@ class Drawn(NamedTuple):
     @classmethod
     def of(cls, component: Component, sets: Sets, generator: np.random.Generator) -> Drawn:
         """One for each set."""
-        return cls.beside(component, sets, None, 0, generator)[0]
-
-    @classmethod
-    def beside(
-        cls, component: Component, sets: Sets, pivots: Pivots, n_known: int, generator: np.random.Generator
-    ) -> tuple[Drawn, Float64Array]:
-        """One for each set but the last `n_known`, which have pivots; and the evidences of those."""
-        drawn, evidences = component.draw_beside(sets, pivots, n_known, generator)
-        summaries = Summaries(component, *component.summary(sets))
-        n_drawn = len(evidences) - n_known
-        return cls(drawn, evidences, summaries).part(slice(n_drawn)), evidences[n_drawn:]
+        pivots, evidences = component.draw(sets, generator)
+        return cls(pivots, evidences, Summaries(component, *component.summary(sets)))
 
     def part(self, part: slice) -> Drawn:
         """Some of them."""
@@ -153,9 +165,16 @@ class _Proposal(NamedTuple):
     """A move to accept or reject."""
 
     clusters: tuple[int, ...]
-    sides: Sides  # the division that a split makes or that a merge undoes
-    log_division: float
+    sides: Sides | None  # the division that a split makes
+    log_division: Callable[[], float]  # of it, or of the one that a merge undoes
     drawn: Drawn  # the two parts of a split, or the whole of a merge
+
+
+class _Sizes(NamedTuple):
+    """All that a `random` division is asked for."""
+
+    n_left: int
+    n_right: int
 
 
 class SplitMerge:
@@ -172,7 +191,9 @@ class SplitMerge:
         self._component = component
         self._rows = rows
         self._alpha = weight_concentration
-        self._evidences = np.full(len(rows), np.nan)  # NaN: not asked for yet
+        # of all clusters, though some will not be looked at: the log joint after the sweep and the first step of the
+        # next ask for the same sums, which sets remember
+        self._evidences = component.evidence(pivots, rows.sets())
         self._summaries = Summaries(component, *component.summary(rows.sets()))
 
     def attempt(self, kinds: Sequence[str], generator: np.random.Generator) -> tuple[int, bool]:
@@ -210,29 +231,21 @@ class SplitMerge:
         if not possible:
             return found
         groups = [planned[number].clusters for number in possible]
-        # clusters whose evidences are wanted come after them: sums over all are made at once
-        wanted = self._unweighed({cluster for group in groups for cluster in group})
-        wholes = self._rows.unions([*groups, *((cluster,) for cluster in wanted)])
+        wholes = self._rows.unions(groups)
         divisions = self._divisions([planned[number].kind for number in possible], wholes, generator)
-        each = [
-            self._sides(planned[number].clusters, wholes, place, divisions[place], generator)
-            for place, number in enumerate(possible)
-        ]
-        chosen = [place for place, sides in enumerate(each) if sides.n_left and sides.n_right]
+        is_split = [len(group) == 1 for group in groups]
+        sides = self._drawn_sides(is_split, divisions, wholes, generator)
+        chosen = [place for place in range(len(groups)) if not is_split[place] or place in sides]
         if not chosen:
             return found
-        is_split = [len(planned[possible[place]].clusters) == 1 for place in chosen]
-        behind = [None] * len(wanted)
-        parts = wholes.some([*chosen, *range(len(groups), len(groups) + len(wanted))]).parted(
-            [each[place] if own else None for place, own in zip(chosen, is_split, strict=True)] + behind
-        )
-        pivots = None if self.pivots is None else self.pivots[wanted]
-        drawn, self._evidences[wanted] = Drawn.beside(self._component, parts, pivots, len(wanted), generator)
-        ends = np.cumsum([1 + own for own in is_split]).tolist()
-        for place, own, end in zip(chosen, is_split, ends, strict=True):
-            log_division = divisions[place].log_probability(each[place])
-            new = drawn.part(slice(end - 1 - own, end))
-            found[possible[place]] = _Proposal(planned[possible[place]].clusters, each[place], log_division, new)
+        parts = wholes.some(chosen).parted([sides.get(place) for place in chosen])
+        drawn = Drawn.of(self._component, parts, generator)
+        ends = np.cumsum([1 + is_split[place] for place in chosen]).tolist()
+        for place, end in zip(chosen, ends, strict=True):
+            own, clusters = sides.get(place), groups[place]
+            log_division = partial(self._log_division, divisions[place], wholes, place, clusters, own)
+            new = drawn.part(slice(end - 1 - is_split[place], end))
+            found[possible[place]] = _Proposal(clusters, own, log_division, new)
         return found
 
     def _divisions(
@@ -247,41 +260,64 @@ class SplitMerge:
             divisions |= zip(launched, launch(self._component, wholes.some(launched), generator), strict=True)
         return divisions
 
-    def _sides(
+    def _drawn_sides(
         self,
-        clusters: tuple[int, ...],
+        is_split: list[bool],
+        divisions: dict[int, RandomDivision | LaunchDivision],
+        wholes: Sets,
+        generator: np.random.Generator,
+    ) -> dict[int, Sides]:
+        """The divisions that splits make, by place, of those that leave rows on both sides."""
+        places = [place for place, own in enumerate(is_split) if own]
+        launched = [divisions[place] for place in places]
+        LaunchDivision.fit_together([own for own in launched if isinstance(own, LaunchDivision)])
+        drawn = {place: divisions[place].draw(wholes, place, generator) for place in places}
+        return {place: sides for place, sides in drawn.items() if sides.n_left and sides.n_right}
+
+    def _log_division(
+        self,
+        division: RandomDivision | LaunchDivision,
         wholes: Sets,
         place: int,
-        division: RandomDivision | LaunchDivision,
-        generator: np.random.Generator,
-    ) -> Sides:
-        """The division of a set that a split makes, or that a merge undoes."""
-        if len(clusters) == 2:
-            return wholes.where(place, self._rows.labels, clusters[0])
-        return division.draw(wholes, place, generator)
+        clusters: tuple[int, ...],
+        sides: Sides | None,
+    ) -> float:
+        """The log probability of the division that a split makes, or that a merge undoes."""
+        if sides is not None:
+            return division.log_probability(sides)
+        if isinstance(division, RandomDivision):
+            return division.log_probability(_Sizes(*self._sizes_of(clusters)))
+        return division.log_probability(wholes.where(place, self._rows.labels, clusters[0]))
+
+    def _sizes_of(self, clusters: tuple[int, ...]) -> tuple[int, int]:
+        first, second = self._rows.counts[list(clusters)].tolist()
+        return first, second
 
     def _is_accepted(self, proposal: _Proposal, generator: np.random.Generator) -> bool:
         """Decide, and make the move if it is accepted."""
         clusters, sides, log_division, drawn = proposal
-        if len(clusters) == 1:
-            return self.propose_split(clusters[0], sides, log_division, drawn, generator)
-        return self._propose_merge(clusters[0], clusters[1], sides, log_division, drawn, generator)
+        if sides is not None:
+            return self.propose_split(clusters[0], sides, log_division(), drawn, generator)
+        return self._propose_merge(clusters[0], clusters[1], log_division, drawn, generator)
 
     def propose_split(
         self, whole: int, sides: Sides, log_division: float, parts: Drawn, generator: np.random.Generator
     ) -> bool:
         """Accept or reject a division of a cluster that was proposed with a given probability."""
-        after = self._summaries.split(whole, parts.summaries)
-        log_ratio = log_split_ratio(
+        luck = -generator.standard_exponential()
+        target = (
             self._alpha,
             (sides.n_left, sides.n_right),
             (float(parts.evidences[0]), float(parts.evidences[1])),
             float(self._evidences[whole]),
-            log_pair=after.log_probability(whole, len(self._rows)),
-            log_choice=-math.log(len(self._rows)),
-            log_division=log_division,
         )
-        if not -generator.standard_exponential() < log_ratio:
+        log_choice = -math.log(len(self._rows))
+        # with no pair that a merge is surer to choose
+        if is_hopeless(luck, log_target_ratio(*target) - log_choice - log_division):
+            return False
+        after = self._summaries.split(whole, parts.summaries)
+        log_pair = after.log_probability(whole, len(self._rows))
+        if not luck < log_split_ratio(*target, log_pair=log_pair, log_choice=log_choice, log_division=log_division):
             return False
         self._rows.split(whole, sides)
         self._summaries = after
@@ -295,22 +331,24 @@ class SplitMerge:
         self,
         first: int,
         second: int,
-        sides: Sides,
-        log_division: float,
+        log_division: Callable[[], float],
         whole: Drawn,
         generator: np.random.Generator,
     ) -> bool:
         """Accept or reject that two clusters become one, whose division into them has a given probability."""
-        log_ratio = -log_split_ratio(
+        luck = -generator.standard_exponential()
+        target = (
             self._alpha,
-            (sides.n_left, sides.n_right),
+            self._sizes_of((first, second)),
             (float(self._evidences[first]), float(self._evidences[second])),
             float(whole.evidences[0]),
-            log_pair=self._summaries.log_probability(first, second),
-            log_choice=-math.log(len(self._rows) - 1),
-            log_division=log_division,
         )
-        if not -generator.standard_exponential() < log_ratio:
+        log_choice = -math.log(len(self._rows) - 1)
+        # with the pair that is chosen least, and the division sure: to find its probability may take a fit to the rows
+        if is_hopeless(luck, log_choice - log_target_ratio(*target) - self._summaries.least_log_probability):
+            return False
+        log_pair = self._summaries.log_probability(first, second)
+        if not luck < -log_split_ratio(*target, log_pair=log_pair, log_choice=log_choice, log_division=log_division()):
             return False
         self._rows.merge(first, second)
         self._summaries = self._summaries.merged(first, second, whole.summaries)
@@ -319,14 +357,3 @@ class SplitMerge:
         if self.pivots is not None and whole.pivots is not None:
             self.pivots = merged(self.pivots, first, second, whole.pivots)
         return True
-
-    def weigh(self, clusters: Iterable[int]) -> None:
-        """Find the evidences of some clusters, those that are not known yet, all at once."""
-        wanted = self._unweighed(clusters)
-        if wanted:
-            pivots = None if self.pivots is None else self.pivots[wanted]
-            self._evidences[wanted] = self._component.evidence(pivots, self._rows.sets(*wanted))
-
-    def _unweighed(self, clusters: Iterable[int]) -> list[int]:
-        """Those whose evidences are not known yet."""
-        return [cluster for cluster in sorted(clusters) if np.isnan(self._evidences[cluster])]

@@ -127,7 +127,6 @@ class SubclusterChain(SplitMergeChain):
         chosen = [k for k in clusters if has_both[k]]
         if not chosen:
             return
-        moves.weigh(chosen)
         generator = self._generator("sub-splits")
         wholes = self.rows.sets(*chosen)
         divisions = sides.halves.of(wholes)
