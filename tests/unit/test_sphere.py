@@ -184,3 +184,11 @@ def test_areas():
     np.testing.assert_allclose(sphere.log_area([2, 3, 4, 5]), np.log(areas), rtol=1e-15)
     assert type(sphere.log_area(3)) is float
     assert np.isfinite(sphere.log_area(100000))
+
+
+@pytest.mark.parametrize("n_features", [2, 3, 20])
+def test_lengths_have_the_bits_of_those_that_are_scaled_first(n_features):
+    """Ordinary lengths take a shorter way than lengths whose squares underflow."""
+    vectors = np.random.default_rng(0).standard_normal((500, n_features)) * np.logspace(-9, 9, 500)[:, None]
+    small = sphere._norm(np.ldexp(vectors, -700))
+    np.testing.assert_array_equal(sphere._norm(vectors), np.ldexp(small, 700))
