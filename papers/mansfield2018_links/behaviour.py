@@ -29,7 +29,7 @@ TEST_ORDERS = (10, 11, 12)
 HIGH, LOW = 128, 3
 N_PERSONS, N_EACH = 30, 30
 BROAD = math.radians(60.0)  # the angle to the centre in many dimensions: a cosine of 0.25 between two members
-FINENESS, _FIXED = (0.3, 0.4, 0.5, 0.6, 0.7), (0.5, 0.9)  # T_s, and T_c and T_p beside it
+FINENESS, MEMBER, PAIR = (0.3, 0.4, 0.5, 0.6, 0.7), 0.5, 0.9  # T_s, and T_c and T_p beside it
 CONCENTRATION, LEAST_ANGLE = 325.0, math.radians(15.0)  # in three
 
 
@@ -100,7 +100,7 @@ def growth(dimension: int, seed: int, n_orders: int) -> dict[str, float]:
 def granularity(dimension: int, seed: int) -> dict[str, float]:
     """Sub-clusters of made persons by the threshold of sub-clusters, all else the same."""
     rows = drawn(dimension, seed).rows
-    return {f"{least:g}": float(_links((*_FIXED[:1], least, *_FIXED[1:]), rows).n_subclusters_) for least in FINENESS}
+    return {f"{least:g}": float(_links((MEMBER, least, PAIR), rows).n_subclusters_) for least in FINENESS}
 
 
 def budget(stream: streams.Stream) -> list[dict[str, float]]:

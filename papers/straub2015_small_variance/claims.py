@@ -1272,10 +1272,11 @@ an id, turned into the world by the poses, lie from their mean. NYU v2 is there 
 **Samplers** (`samplers.py`) start from random labels and are judged by their last draw; what all rows and 5,000 sweeps
 would take is extrapolated from seconds a row and sweep. The library's CRP sampler takes every component and is Python,
 row by row, so that it runs on few rows, and its hours say nothing of the method. The paper's own model, whose
-concentration is known, is compiled (`restaurant.py`) and runs on all rows; whether it converges is told by a second
-chain on the same rows that starts at the true labels. Before its rule was written one such chain of 21 sweeps had been
-looked at. On few rows the split/merge sampler is the slower one from random labels: it keeps clusters joined that
-single rows leave one by one.
+concentration is known, is compiled (`restaurant.py`, directions integrated out) and runs on all rows; whether it
+converges is told by a second chain on the same rows that starts at the true labels. Before its rule was written one
+such chain of 21 sweeps had been looked at; the number of sweeps was lowered twice, for time, before it was run. On few
+rows the split/merge sampler is the slower one from random labels: it keeps clusters joined that single rows leave one
+by one.
 
 **Walks** (`walks.py`) are drawn: angles up to 100 degrees, weights over six decades, up to 400 steps. **Maxima**
 (`maxima.py`) are those of a density with a kernel of 8 degrees.

@@ -1,9 +1,10 @@
 """Section 7.1: the CRP sampler of the paper's own model on all rows, compiled.
 
-Concentrations are known, as in the paper (section 3), and directions have a uniform prior and are integrated out: a row
-leaves its cluster and joins cluster k with probability proportional to n_k times its predictive density there, or a new
-one with alpha times its density under the prior (eq. 4). The library's form takes every component and is Python, row by
-row, so that its hours say nothing of the method; this one is for one concentration alone.
+Concentrations are known, as in the paper (section 3): a row leaves its cluster and joins cluster k with probability
+proportional to n_k times its predictive density there, or a new one with alpha times its density under the prior. That
+is eq. 4 with a uniform prior of directions and with directions integrated out, where the paper draws them. The
+library's form takes every component and is Python, row by row, so that its hours say nothing of the method; this one is
+for one concentration alone.
 """
 
 from __future__ import annotations
