@@ -134,7 +134,7 @@ def test_a_bad_row_is_told_by_its_number_and_its_file(tmp_path):
 def test_sets_that_split_and_merge_go_by_in_blocks(kind, sampler, tmp_path, caplog):
     if is_interpreted() and sampler != "finite":
         pytest.skip("takes minutes in the interpreter, where the chain of moves has the same steps")
-    rows = grouped(24, 64) if kind == "dense" else documents(60)
+    rows = grouped(12, 64) if kind == "dense" else documents(60)
     found, wanted = (
         DirichletProcessMixture("vmf", sampler=sampler, device=device, **BRIEF) for device in ("cuda", "cpu")
     )
