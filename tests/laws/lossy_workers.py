@@ -107,11 +107,17 @@ def lossy_passes(rows, weights, n_threads, seed):
 
 
 def shuffled_arrival(monkeypatch, seed):
-    """Let answers of parts come in a random order: each waits for its turn."""
+    """Let answers of parts come in a random order: each waits for its turn. Workers start side by side."""
     generator = np.random.default_rng(seed)
 
     def side_by_side(pool):
+        are_open = False
+
         def run(task, parts):
+            nonlocal are_open
+            if not are_open:
+                are_open = True
+                return list(pool.map(task, range(len(parts)), parts))
             order = generator.permutation(len(parts)).tolist()
             turns = [threading.Event() for _ in [*parts, None]]
             turns[0].set()
