@@ -199,7 +199,7 @@ class NormalEstimation:
         check_positive(self.max_depth_jump, "max_depth_jump", "estimate_normals")
         with watch.stage("smoothing"):
             w = inverse_depth(image, self.camera, self.who, workers)
-            noise = Noise.of(w)
+            noise = Noise.of(w, workers)
             focal = 0.5 * (self.camera.fx + self.camera.fy)
             settings = noise.settings(focal)
             w = guided(w, *settings, workers)

@@ -218,14 +218,21 @@ class Noise:
     far: float  # metres, a depth that three quarters of the pixels do not reach
 
     @classmethod
-    def of(cls, w: FloatArray) -> Noise:
+    def of(cls, w: FloatArray, workers: Workers | None = None) -> Noise:
         """From second differences, which planes do not have; of these the small ones, since edges have large ones."""
         from armillary.kernels.images import depth as kernels
 
         means = np.empty((len(w) // (2 * _BLOCK), w.shape[1] // _BLOCK))
-        kernels.block_means(w, _BLOCK, means)
-        white = _BLOCK * _small_second_difference(means)
-        pixel = _small_second_difference(w[:: _BLOCK + 2, ::_BLOCK])
+
+        def deviation(number: int) -> float:
+            if number:
+                return _small_second_difference(w[:: _BLOCK + 2, ::_BLOCK])
+            kernels.block_means(w, _BLOCK, means)
+            return _BLOCK * _small_second_difference(means)
+
+        found: list[float] = []
+        (workers or Workers(1)).run(deviation, 2, found.append)
+        white, pixel = found
         seen = means[means > 0.0]
         quarter = len(seen) // 4
         return cls(pixel, white, 1.0 / float(np.partition(seen, quarter)[quarter]) if len(seen) else 1.0)
@@ -282,7 +289,7 @@ def guided(w: FloatArray, radius: int, edge: float, noise: float, workers: Worke
         kernels.accept_planes(w, x, radius, proposed, start, stop, margin, smooth)
 
     for work in (propose, accept):
-        over_rows(workers, n_rows, work, BAND)
+        over_rows(workers, n_rows, work, BAND // 2)
     return smooth
 
 

@@ -168,7 +168,7 @@ def _trusts(q: Vector) -> tuple[Vector, Vector]:
 
 @kernel
 def propose_planes(w, x, radius, edge, noise, least, start, stop, margin, proposed):
-    """Fit a plane in the square around each block; fill rows `start` to `stop` of `proposed` (H / 2 + 1, 5, W' ).
+    """Fit a plane in the square around each block; fill rows `start` to `stop` of `proposed` (H / 2 + 1, 5, W').
 
     W' is W / 2 with a margin before and behind, which are filled with zeros. u and v have their origin in the middle of
     the image; `x` is u of the left pixels of blocks, `least` the least determinant of a plane. `noise` is what a plane
