@@ -1,5 +1,6 @@
 """Dask and Ray: their objects as X, their workers lost, and model files with the bytes of rows in memory."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from tests.parity.test_workers import CUTS, MODELS, N_ROWS, NUMBERS, design, fil
 from armillary import AutoClusterer, SphericalKMeans, VonMisesFisherMixture, open_rows
 from armillary.engines.dask import DaskStation, _Company, _Watch
 from armillary.engines.desk import NOTHING
-from armillary.engines.executors import WorkersLostError
+from armillary.engines.executors import StationLostError, WorkersLostError
 from armillary.engines.ray import RayStation, _joined
 from armillary.engines.select import engine
 from armillary.exceptions import InputError, InputTypeError, RowError
@@ -229,6 +230,30 @@ def test_a_task_that_the_scheduler_dropped_is_a_sentence(client, monkeypatch):
         forget_all(client)
         with pytest.raises(WorkersLostError, match="scheduler of Dask must keep the tasks of a fit; it has dropped"):
             waiting.result(timeout=10.0)
+    station.close()
+
+
+def test_a_desk_that_was_cancelled_is_made_anew(client):
+    station = DaskStation(client, sorted(client.nthreads())[0], None)
+    station.ask(NOTHING)
+    station._desk.cancel()
+    with pytest.raises(StationLostError):
+        station.ask(NOTHING)
+    station.ask(NOTHING)
+    station.close()
+
+
+def test_a_wait_that_the_loop_of_dask_cancels_is_a_worker_that_went_away(client, monkeypatch):
+    station = DaskStation(client, sorted(client.nthreads())[0], None)
+
+    async def cancelled(self, raiseit=True):
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("distributed.client.Future._result", cancelled)
+        with pytest.raises(StationLostError):
+            station.ask(NOTHING)
+    station.ask(NOTHING)
     station.close()
 
 

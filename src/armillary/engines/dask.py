@@ -125,6 +125,8 @@ class DaskStation:
             self._unbind()
         except self._losses() as error:
             self._check()
+            if self._desk.cancelled():  # nothing comes of it again
+                self._desk = self._submitted(Desk)
             raise StationLostError(f"a worker of Dask went away: {error}") from error
         except BaseException:
             future.cancel()  # Ctrl-C: what has not begun never will
@@ -140,6 +142,9 @@ class DaskStation:
             except TimeoutError:
                 self._check()
                 watch.look()
+            except UnboundLocalError as error:
+                # so `sync` of distributed (2026.8) ends where its loop cancels what it waits for, which is no Exception
+                raise _distributed().CancelledError("the wait for an answer was cancelled") from error
 
     def _check(self) -> None:
         if self._is_closed:
