@@ -142,9 +142,6 @@ class DaskStation:
             except TimeoutError:
                 self._check()
                 watch.look()
-            except UnboundLocalError as error:
-                # so `sync` of distributed (2026.8) ends where its loop cancels what it waits for, which is no Exception
-                raise _distributed().CancelledError("the wait for an answer was cancelled") from error
 
     def _check(self) -> None:
         if self._is_closed:
@@ -164,9 +161,8 @@ class DaskStation:
         """Let Dask make anew what was sent to a worker wherever it likes."""
         if not self._bound:
             return
-        with suppress(
-            OSError, TimeoutError, KeyError
-        ):  # the scheduler goes, or a task just went: after the next answer
+        # where the scheduler goes, or a task just went: after the next answer
+        with suppress(OSError, TimeoutError, KeyError):
             known = self._client.sync(self._client.scheduler.get_task_status, keys=self._bound)
             free: dict[Any, list[str]] = {key: [] for key, state in known.items() if state is not None}
             self._client.sync(self._client.scheduler.set_restrictions, worker=free)
@@ -178,7 +174,8 @@ class DaskStation:
     @staticmethod
     def _losses() -> tuple[type[BaseException], ...]:
         distributed = _distributed()
-        return (distributed.KilledWorker, distributed.CancelledError)
+        # the last: how any `sync` of distributed (2026.8) ends where its loop cancels the wait, which is no Exception
+        return (distributed.KilledWorker, distributed.CancelledError, UnboundLocalError)
 
     def rest(self) -> None:
         """Have the desk let go of everything."""
