@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import textwrap
+import threading
 
 import numpy as np
 
@@ -18,6 +19,18 @@ def units(rng, *shape):
 def docstring(kind):
     """As it stands in the source: Python 3.13 takes the indentation away."""
     return textwrap.indent(inspect.getdoc(kind), "    ")
+
+
+def allow_threads(n_allowed, monkeypatch):
+    """As a container whose limit leaves so many threads more."""
+    allowed, honest = iter(range(n_allowed)), threading.Thread.start
+
+    def start(thread):
+        if next(allowed, None) is None:
+            raise RuntimeError("can't start new thread")
+        honest(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
 
 
 def each(names, values):

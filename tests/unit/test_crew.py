@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from tests.making import each
+from tests.making import allow_threads, each
 
 from armillary.kernels import crew
 from armillary.kernels.crew import add_to_total, ask, dismiss, take_number, this_call
@@ -98,14 +98,7 @@ def test_a_child_has_helpers_of_its_own():
 
 @pytest.mark.parametrize("n_allowed", [0, 1, 3])
 def test_where_no_more_threads_can_be_started_those_there_are_do_the_work(n_allowed, monkeypatch):
-    allowed, honest = iter(range(n_allowed)), threading.Thread.start
-
-    def start(thread):
-        if next(allowed, None) is None:
-            raise RuntimeError("can't start new thread")
-        honest(thread)
-
-    monkeypatch.setattr(crew.threading.Thread, "start", start)
+    allow_threads(n_allowed, monkeypatch)
     one = crew.Crew()
     for _ in range(3):
         visited(one, 5)

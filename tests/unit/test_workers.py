@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from tests.making import each
+from tests.making import allow_threads, each
 
 from armillary import cores, workers
 from armillary.exceptions import ParameterError
@@ -169,14 +169,7 @@ def test_no_more_threads_than_tasks_and_none_for_one():
 
 @pytest.mark.parametrize("n_allowed", [0, 1])
 def test_where_no_more_threads_can_be_started_those_there_are_do_the_work(n_allowed, monkeypatch):
-    allowed, honest = iter(range(n_allowed)), threading.Thread.start
-
-    def start(thread):
-        if next(allowed, None) is None:
-            raise RuntimeError("can't start new thread")
-        honest(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", start)
+    allow_threads(n_allowed, monkeypatch)
     with Workers(4) as workers:
         for _ in range(3):
             found = []
